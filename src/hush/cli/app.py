@@ -1,0 +1,46 @@
+"""The `hush` command and what all its subcommands share."""
+
+from typing import Annotated
+
+import typer
+
+from hush import __version__
+from hush.cli import design
+from hush.cli._output import run
+
+app = typer.Typer(
+    name="hush",
+    help="Deep networks whose neurons stay quiet, and train anyway.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""
+**Examples**
+
+`hush design crelu --sparsity 0.85 --width 300 --depth 100`
+
+`hush design cst --sparsity 0.85 --v-prime 0.9 --width 300 --depth 100 --json`
+""",
+)
+app.command("design")(design.design_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hush {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a bad value is one sentence and exit code 2."""
+    run(app)

@@ -1,0 +1,228 @@
+"""E[φ(u₁)φ(u₂)] for correlated Gaussians, by Price's theorem: single integrals, exact up to |ρ| = 1.
+
+Let x and y be the kinks of φ in units of √q_a and √q_b, and c(ρ) = E[φ(u₁)φ(u₂)]. Price's theorem gives
+
+    c′(ρ) = √(q_a q_b) E[φ′(u₁) φ′(u₂)]
+
+so that, φ′ being constant on segments S with slopes α_S, c″ is a sum over pairs of segments of α_S α_T times the
+mixed difference of the bivariate density over the corners of S × T, and
+
+    c(ρ) = E φ(u₁) E φ(u₂) + ρ √(q_a q_b) E φ′(u₁) E φ′(u₂) + ∫₀^ρ (ρ − t) c″(t) dt.
+
+With t = cos δ the factor 1/√(1 − t²) of the density is absorbed and the integrand is smooth at ρ = 1. Its only fine
+structure sits near δ = 0, at the scale of the distances between kinks, so the panels shrink geometrically towards
+the end of the range. A jump of φ puts a point mass into φ′; it adds two terms to c′.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from hush.theory._gaussian import Array, density
+from hush.theory.activation import PiecewiseLinear
+
+# How many (point, node) pairs are held in memory at a time.
+_CHUNK = 1 << 20
+
+
+def cross_moment(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
+    """c(ρ) = E[φ(u₁)φ(u₂)], u₁ ~ N(0, q_a), u₂ ~ N(0, q_b) with correlation ρ; elementwise."""
+    return _evaluate(phi, rho, q_a, q_b, _value)
+
+
+def cross_moment_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
+    """c′(ρ) = √(q_a q_b) E[φ′(u₁)φ′(u₂)]; infinite at ρ = ±1 where jumps of φ meet."""
+    return _evaluate(phi, rho, q_a, q_b, _slope)
+
+
+def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike, quantity: Any) -> Any:
+    rho, q_a, q_b = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (rho, q_a, q_b)))
+    if not np.all(abs(rho) <= 1.0):
+        raise ValueError(f"a correlation must lie in [−1, 1], got {float(rho[~(abs(rho) <= 1.0)].flat[0])}.")
+    for q in (q_a, q_b):
+        if not np.all((q > 0.0) & np.isfinite(q)):
+            raise ValueError(
+                f"the variances must be positive and finite, got {float(q[~((q > 0.0) & np.isfinite(q))].flat[0])}."
+            )
+    result = np.empty(rho.shape)
+    # E[φ(u₁)φ(u₂)] at −ρ is E[φ(u₁)φ(−u₂)] at ρ, and its derivative changes sign.
+    for negative, psi, sign in ((False, phi, 1.0), (True, phi.reflected(), -1.0 if quantity is _slope else 1.0)):
+        chosen = (rho < 0.0) if negative else (rho >= 0.0)
+        if chosen.any():
+            result[chosen] = sign * _in_chunks(quantity, phi, psi, abs(rho[chosen]), q_a[chosen], q_b[chosen])
+    return float(result) if result.ndim == 0 else result
+
+
+def _in_chunks(quantity: Any, phi: PiecewiseLinear, psi: PiecewiseLinear, rho: Array, q_a: Array, q_b: Array) -> Array:
+    x, y = np.sqrt(q_a), np.sqrt(q_b)
+    nodes, weights = _panels(phi, psi, x, y)
+    step = max(1, _CHUNK // len(nodes))
+    parts = []
+    for start in range(0, len(rho), step):
+        part = slice(start, start + step)
+        arc = _Arc(rho[part][:, None], nodes, weights)
+        parts.append(quantity(phi, psi, arc, x[part][:, None], y[part][:, None]))
+    return np.concatenate(parts)
+
+
+class _Arc:
+    """The path t = cos δ from t = ρ (δ₀ = arccos ρ) to t = 0 (δ = π/2), at the quadrature nodes; shapes (M, K)."""
+
+    def __init__(self, rho: Array, nodes: Array, weights: Array) -> None:
+        start = 2.0 * np.arcsin(np.sqrt(0.5 * (1.0 - rho)))  # arccos ρ, exact near ρ = 1
+        length = np.arcsin(rho)
+        delta = start + length * nodes
+        self.rho = rho
+        self.weights = length * weights
+        # ρ − cos δ, without the difference
+        self.below = 2.0 * np.sin(0.5 * (delta + start)) * np.sin(0.5 * length * nodes)
+        self._set(delta)
+
+    def _set(self, delta: Array) -> None:
+        self.sine = np.sin(delta)
+        self.half = 1.0 / (1.0 + np.cos(delta))
+        self.tangent = np.tan(0.5 * delta)
+        # Far enough from 0 that its inverse square is finite.
+        self.inverse_square = 0.5 / np.maximum(self.sine, 1e-140) ** 2
+
+    def end(self) -> "_Arc":
+        """The single point t = ρ."""
+        arc = object.__new__(_Arc)
+        arc.rho = self.rho
+        arc._set(2.0 * np.arcsin(np.sqrt(0.5 * (1.0 - self.rho))))
+        return arc
+
+    def log_density(self, x: Array, y: Array) -> Array:
+        """−(x² − 2xyt + y²)/(2(1 − t²)), written so that nothing cancels as t → 1."""
+        gap = np.clip(x - y, -1e150, 1e150)
+        return -(gap * gap) * self.inverse_square - x * y * self.half
+
+
+def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array) -> tuple[Array, Array]:
+    """Gauss–Legendre nodes and weights on [0, 1], on panels that shrink towards 0.
+
+    How far they shrink follows the smallest distance between a kink of φ and one of ψ; how many nodes a panel
+    has, the largest kink, because far out the density is a narrow ridge.
+    """
+    distances, largest = [], 0.0
+    for kink in phi.kinks:
+        for other in psi.kinks:
+            gap = abs(kink / x - other / y)
+            gap = gap[gap > 1e-14 * abs(kink / x)]
+            distances.append(gap.min(initial=np.inf))
+            largest = max(largest, min(40.0, float(abs(kink / x).max())), min(40.0, float(abs(other / y).max())))
+    smallest = min(distances, default=np.inf)
+    levels = int(np.clip(np.ceil(np.log2(4.0 / max(smallest, 1e-13))), 2, 46)) if np.isfinite(smallest) else 2
+    order = 16 + int(np.ceil(largest))
+    edges = np.concatenate([[0.0], 0.5 ** np.arange(levels, -1, -1)])
+    base, weight = np.polynomial.legendre.leggauss(order)
+    widths = np.diff(edges)[:, None]
+    nodes = edges[:-1, None] + 0.5 * widths * (base + 1.0)
+    return nodes.ravel(), (0.5 * widths * weight).ravel()
+
+
+def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
+    product = phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y)
+    integrand = x * y * arc.below * _segment_pairs(phi, psi, arc, x, y)
+    if not (phi.is_continuous and psi.is_continuous):
+        integrand = integrand + _jump_pairs(phi, psi, arc, x, y)
+        integrand = integrand + arc.sine * _segment_jump_pairs(phi, psi, arc, x, y)
+    return product[:, 0] + (arc.weights * integrand).sum(-1)
+
+
+def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
+    total = _slope_at_zero(phi, psi, x, y)[:, 0]
+    total = total + (arc.weights * x * y * _segment_pairs(phi, psi, arc, x, y)).sum(-1)
+    if not (phi.is_continuous and psi.is_continuous):
+        end = arc.end()
+        masses = _jump_pairs(phi, psi, end, x, y)[:, 0]
+        sine = end.sine[:, 0]
+        meeting = np.where(masses == 0.0, 0.0, np.copysign(np.inf, masses))
+        total = total + np.where(sine > 0.0, masses / np.where(sine > 0.0, sine, 1.0), meeting)
+        total = total + _segment_jump_pairs(phi, psi, end, x, y)[:, 0]
+    return total
+
+
+def _slope_at_zero(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array) -> Array:
+    """√(q_a q_b) E φ′ E φ′, jumps left out."""
+    return x * y * phi.mean_slope(x**2) * psi.mean_slope(y**2)
+
+
+def _segment_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+    """Σ α_S α_T × the mixed difference of exp(log_density)/2π over the corners of S × T."""
+    total: Any = 0.0
+    for left_a, right_a, slope_a, _ in phi.segments():
+        for left_b, right_b, slope_b, _ in psi.segments():
+            if slope_a and slope_b:
+                corner = _mixed_difference(arc, (left_a / x, right_a / x), (left_b / y, right_b / y),
+                                           (right_a - left_a) / x, (right_b - left_b) / y)  # fmt: skip
+                total = total + slope_a * slope_b / (2.0 * np.pi) * corner
+    return total
+
+
+def _mixed_difference(arc: _Arc, x: tuple[Array, Array], y: tuple[Array, Array], width_x: Array, width_y: Array) -> Any:
+    """F(x₁,y₁) − F(x₁,y₂) − F(x₂,y₁) + F(x₂,y₂), F = exp(log_density); 0 at infinite ends."""
+    x_ends = [(end, sign) for end, sign in zip(x, (1.0, -1.0), strict=True) if np.isfinite(end).all()]
+    y_ends = [(end, sign) for end, sign in zip(y, (1.0, -1.0), strict=True) if np.isfinite(end).all()]
+    if not x_ends or not y_ends:
+        return 0.0
+    if len(x_ends) == 1:
+        return x_ends[0][1] * _difference(arc, x_ends[0][0], y_ends, width_y)
+    if len(y_ends) == 1:
+        return y_ends[0][1] * _difference(arc, y_ends[0][0], x_ends, width_x)
+    # With A the logarithm at (x₁, y₁), b and c what it gains to (x₁, y₂) and (x₂, y₁), and ε the rest to (x₂, y₂):
+    #   e^A (e^b − 1)(e^c − 1) + e^{A+b+c} (e^ε − 1),   ε = t w_x w_y/(1 − t²) ≥ 0.
+    (x1, x2), (y1, y2) = x, y
+    base = arc.log_density(x1, y1)
+    b = width_y * (((x1 - y1) + (x1 - y2)) * arc.inverse_square - x1 * arc.half)
+    c = width_x * (((y1 - x1) + (y1 - x2)) * arc.inverse_square - y1 * arc.half)
+    opposite = arc.log_density(x2, y2)
+    cosine = 1.0 / arc.half - 1.0
+    epsilon = 2.0 * arc.inverse_square * cosine * width_x * width_y
+    first = np.exp(base + np.maximum(b, 0.0) + np.maximum(c, 0.0)) * np.expm1(-abs(b)) * np.expm1(-abs(c))
+    return np.sign(b) * np.sign(c) * first - np.exp(opposite) * np.expm1(-epsilon)
+
+
+def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Array) -> Any:
+    """Σ sign·F(x, y) over one or two ends y."""
+    if len(ends) == 1:
+        return ends[0][1] * np.exp(arc.log_density(x, ends[0][0]))
+    y1, y2 = ends[0][0], ends[1][0]
+    gain = width * (((x - y1) + (x - y2)) * arc.inverse_square - x * arc.half)
+    return np.sign(gain) * np.exp(arc.log_density(x, y1) + np.maximum(gain, 0.0)) * np.expm1(-abs(gain))
+
+
+def _jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+    """Σ H_i H_j F(x_i, y_j)/2π over the jumps: what they add to c′(t) dt per dδ."""
+    total: Any = np.zeros(arc.sine.shape)
+    for kink_a, jump_a in zip(phi.kinks, phi.jumps, strict=True):
+        for kink_b, jump_b in zip(psi.kinks, psi.jumps, strict=True):
+            if jump_a and jump_b:
+                total = total + jump_a * jump_b / (2.0 * np.pi) * np.exp(arc.log_density(kink_a / x, kink_b / y))
+    return total
+
+
+def _segment_jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+    """Σ √q α_S H_j n(y_j) P(u₁ in S | u₂ = κ_j), and the same with the roles exchanged."""
+    total: Any = np.zeros(arc.sine.shape)
+    for one, other, scale, other_scale in ((phi, psi, x, y), (psi, phi, y, x)):
+        for kink, jump in zip(other.kinks, other.jumps, strict=True):
+            if not jump:
+                continue
+            at = kink / other_scale
+            for left, right, slope, _ in one.segments():
+                if slope:
+                    low, high = _conditional(arc, left / scale, at), _conditional(arc, right / scale, at)
+                    # The smaller tails, so that the difference keeps its digits on either side.
+                    share = np.where(low > 0.0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+                    total = total + scale * slope * jump * density(at) * share
+    return total
+
+
+def _conditional(arc: _Arc, edge: Array, given: Array) -> Array:
+    """(edge − t·given)/√(1 − t²): the edge in units of the conditional standard deviation."""
+    gap = edge - given
+    # A gap of 0 stays 0 at δ = 0, where only the tangent counts.
+    return np.where(gap == 0.0, 0.0, gap / np.maximum(arc.sine, 1e-140)) + given * arc.tangent

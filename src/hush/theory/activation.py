@@ -1,0 +1,492 @@
+"""A piecewise-linear activation φ as kinks and slopes, and its Gaussian integrals in closed form.
+
+Every activation of the paper is piecewise linear, so one value object carries all of the theory: on each piece
+φ(x) = v + α(x − anchor), and E[φ²], its derivatives in q, the sparsity and so on are sums over pieces of the
+truncated Gaussian moments of `_gaussian`. The anchor is the end of the piece where |φ| is smallest, which makes
+the terms of those sums positive: no cancellation, in the tails or for narrow clips.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hush.theory._gaussian import Array, density, interval_moments, is_narrow
+
+__all__ = [
+    "PiecewiseLinear",
+    "crelu",
+    "cst",
+    "fatrelu",
+    "hardtanh",
+    "identity",
+    "leaky_relu",
+    "relu",
+    "shifted_relu",
+    "soft_threshold",
+]
+
+# Kinks further out than this many standard deviations carry no mass; the bound keeps their squares finite.
+_FAR = 1e150
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """φ(x) = slopes[i]·x + offsets[i] for kinks[i−1] < x ≤ kinks[i]; jumps are allowed.
+
+    Arguments:
+        kinks: the n points where φ changes, finite and strictly increasing.
+        slopes: the n + 1 slopes, from the left.
+        offsets: the n + 1 offsets, from the left.
+        name: how φ is called in messages and tables.
+
+    Raises:
+        ValueError: if the kinks are not finite and strictly increasing, the lengths disagree, or a slope or
+            offset is not finite.
+    """
+
+    kinks: tuple[float, ...]
+    slopes: tuple[float, ...]
+    offsets: tuple[float, ...]
+    name: str = field(default="piecewise_linear", compare=False)
+
+    def __post_init__(self) -> None:
+        for label in ("kinks", "slopes", "offsets"):
+            values = tuple(float(value) for value in getattr(self, label))
+            if not all(math.isfinite(value) for value in values):
+                raise ValueError(f"{label} must be finite numbers, got {values}.")
+            object.__setattr__(self, label, values)
+        if any(b <= a for a, b in zip(self.kinks, self.kinks[1:], strict=False)):
+            raise ValueError(f"kinks must be strictly increasing, got {self.kinks}.")
+        for label in ("slopes", "offsets"):
+            if len(getattr(self, label)) != len(self.kinks) + 1:
+                raise ValueError(
+                    f"{len(self.kinks)} kinks need {len(self.kinks) + 1} {label}, got {len(getattr(self, label))}."
+                )
+
+    def __call__(self, x: ArrayLike) -> Any:
+        """φ(x), elementwise. NaN stays NaN."""
+        x = np.asarray(x, dtype=np.float64)
+        segment = np.searchsorted(self.kinks, x, side="left") if self.kinks else np.zeros(x.shape, dtype=int)
+        slope, offset = np.asarray(self.slopes)[segment], np.asarray(self.offsets)[segment]
+        # 0·∞ would make a NaN of a saturated infinity.
+        moving = slope * np.where(slope == 0.0, 0.0, x) + offset
+        return _unwrap(np.where(np.isnan(x), np.nan, moving))
+
+    def derivative(self, x: ArrayLike) -> Any:
+        """φ′(x), elementwise; at a kink the slope of smaller magnitude, so silent and saturated ends count as flat."""
+        x = np.asarray(x, dtype=np.float64)
+        slopes = np.asarray(self.slopes)
+        if not self.kinks:
+            return _unwrap(np.where(np.isnan(x), np.nan, slopes[0]))
+        left = slopes[np.searchsorted(self.kinks, x, side="left")]
+        right = slopes[np.searchsorted(self.kinks, x, side="right")]
+        return _unwrap(np.where(np.isnan(x), np.nan, np.where(abs(left) <= abs(right), left, right)))
+
+    # --- Gaussian integrals, x ~ N(0, q); each is vectorised over q ≥ 0 ---
+
+    def moment(self, power: int, q: ArrayLike) -> Any:
+        """E[φ(√q z)^power], power from 1 to 6."""
+        if power not in range(1, 7):
+            raise ValueError(f"power must be 1, 2, …, 6, got {power}.")
+        at_zero = self._limit(lambda v: v**power)
+        return self._expect(lambda piece, root: piece.moment(power, root), q, at_zero, even=power % 2 == 0)
+
+    def mean(self, q: ArrayLike) -> Any:
+        """E[φ(√q z)]."""
+        return self.moment(1, q)
+
+    def second_moment(self, q: ArrayLike) -> Any:
+        """E[φ(√q z)²]."""
+        return self.moment(2, q)
+
+    def second_moment_slope(self, q: ArrayLike) -> Any:
+        """d/dq E[φ(√q z)²] = E[φ φ′ x]/q, and Δ(φ²) k n(k)/(2q) for each jump at k = κ/√q."""
+
+        def jumps(root: Array) -> Any:
+            total: Any = 0.0
+            for kink, step in self._square_jumps:
+                k = _standard(kink, root)
+                total = total + step * k * density(k)
+            return total / root / root / 2.0
+
+        return self._expect(lambda piece, root: piece.slope(root), q, self._slope_at_zero(), jumps)
+
+    def second_moment_curvature(self, q: ArrayLike) -> Any:
+        """d²/dq² E[φ(√q z)²] = E[φ φ′ x (z² − 3)]/(2q²), and Δ(φ²) k n(k)(k² − 3)/(4q²) for each jump."""
+
+        def jumps(root: Array) -> Any:
+            total: Any = 0.0
+            for kink, step in self._square_jumps:
+                k = np.clip(_standard(kink, root), -1e3, 1e3)
+                total = total + step * k * density(k) * (k * k - 3.0)
+            return total / root / root / root / root / 4.0
+
+        return self._expect(lambda piece, root: piece.curvature(root), q, self._curvature_at_zero(), jumps)
+
+    def mean_slope(self, q: ArrayLike) -> Any:
+        """E[φ′(√q z)], jumps left out."""
+        return self._expect(lambda piece, root: piece.alpha * piece.mass(root), q, self._slope_limit(lambda a: a))
+
+    def slope_moment(self, k: int, q: ArrayLike) -> Any:
+        """μ_k = E[φ′(√q z)^{2k}] (paper, eq. for μ_k in appendix A)."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}.")
+        at_zero = self._slope_limit(lambda a: a ** (2 * k))
+        return self._expect(lambda piece, root: piece.alpha ** (2 * k) * piece.mass(root), q, at_zero)
+
+    def sparsity(self, q: ArrayLike) -> Any:
+        """P(φ(√q z) = 0): the share of hidden units that are exactly zero (paper, section 2)."""
+        return self._probability(lambda slope, value: slope == 0.0 and value == 0.0, q)
+
+    def saturation(self, q: ArrayLike) -> Any:
+        """P(φ ≠ 0, φ′ = 0): the share of units above the clip, active forward and silent backward."""
+        return self._probability(lambda slope, value: slope == 0.0 and value != 0.0, q)
+
+    def square_slope_moment(self, q: ArrayLike) -> Any:
+        """E[φ(√q z)² φ′(√q z)²]: what ties the noise of the gradient to that of the variance."""
+
+        def both(piece: "_Piece", root: Array) -> Array:
+            return piece.alpha**2 * piece.moment(2, root)
+
+        value, slope = self._limit(lambda v: v**2), self._slope_limit(lambda a: a**2)
+        return self._expect(both, q, value * slope)
+
+    # --- geometry ---
+
+    @cached_property
+    def jumps(self) -> tuple[float, ...]:
+        """φ(κ⁺) − φ(κ⁻) at each kink; all zero when φ is continuous."""
+        return tuple(right - left for left, right in self._limits)
+
+    @property
+    def is_continuous(self) -> bool:
+        return not any(self.jumps)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """φ(ax) = aφ(x) for a > 0: ReLU, leaky ReLU, the identity."""
+        return all(kink == 0.0 for kink in self.kinks) and not any(self.offsets)
+
+    @property
+    def is_odd(self) -> bool:
+        return (
+            self.kinks == tuple(-kink for kink in reversed(self.kinks))
+            and self.slopes == self.slopes[::-1]
+            and self.offsets == tuple(-offset for offset in reversed(self.offsets))
+        )
+
+    def bound(self) -> float:
+        """sup |φ|, ∞ when φ keeps growing."""
+        if self.slopes[0] or self.slopes[-1]:
+            return math.inf
+        return max(abs(value) for value in (self.offsets[0], self.offsets[-1], *(v for p in self._limits for v in p)))
+
+    def reflected(self) -> "PiecewiseLinear":
+        """x ↦ φ(−x)."""
+        return PiecewiseLinear(
+            tuple(-kink for kink in reversed(self.kinks)),
+            tuple(-slope for slope in reversed(self.slopes)),
+            self.offsets[::-1],
+            f"reflected {self.name}",
+        )
+
+    def segments(self) -> list[tuple[float, float, float, float]]:
+        """(left, right, slope, offset) of each piece, from −∞ to ∞."""
+        edges = (-math.inf, *self.kinks, math.inf)
+        return list(zip(edges[:-1], edges[1:], self.slopes, self.offsets, strict=True))
+
+    @cached_property
+    def _limits(self) -> list[tuple[float, float]]:
+        """(φ(κ⁻), φ(κ⁺)) at each kink. A rounding-size difference is no jump."""
+        limits = []
+        for i, kink in enumerate(self.kinks):
+            left = self.slopes[i] * kink + self.offsets[i]
+            right = self.slopes[i + 1] * kink + self.offsets[i + 1]
+            scale = abs(kink) * max(abs(self.slopes[i]), abs(self.slopes[i + 1])) + abs(self.offsets[i])
+            if abs(left - right) <= 1e-14 * scale:
+                # Of the two sides the flat one is exact: 0 below the threshold, m above the clip.
+                exact = left if self.slopes[i] == 0.0 else right if self.slopes[i + 1] == 0.0 else left
+                left = right = exact
+            limits.append((left, right))
+        return limits
+
+    @cached_property
+    def _square_jumps(self) -> list[tuple[float, float]]:
+        limits = zip(self.kinks, self._limits, strict=True)
+        return [(kink, right**2 - left**2) for kink, (left, right) in limits if left != right]
+
+    @cached_property
+    def _pieces(self) -> list["_Piece"]:
+        pieces = []
+        ends = [-math.inf, *(value for pair in self._limits for value in pair), math.inf]
+        for i, (left, right, slope, offset) in enumerate(self.segments()):
+            at_left, at_right = ends[2 * i], ends[2 * i + 1]
+            if slope == 0.0:
+                pieces.append(_Piece(left, right, offset, 0.0, mirrored=left == -math.inf))
+                continue
+            at_left = -slope * math.inf if left == -math.inf else at_left
+            at_right = slope * math.inf if right == math.inf else at_right
+            if at_left * at_right < 0.0:
+                zero = -offset / slope
+                pieces.append(_Piece(left, zero, 0.0, slope, mirrored=True))
+                pieces.append(_Piece(zero, right, 0.0, slope, mirrored=False))
+            elif abs(at_left) <= abs(at_right):
+                pieces.append(_Piece(left, right, at_left, slope, mirrored=False))
+            else:
+                pieces.append(_Piece(left, right, at_right, slope, mirrored=True))
+        return pieces
+
+    @cached_property
+    def _folded(self) -> list[tuple["_Piece", float]]:
+        """The pieces with the weight each has in an even integral."""
+        if not self.is_odd:
+            return [(piece, 1.0) for piece in self._pieces]
+        return [(piece, 2.0 if piece.left >= 0.0 else 1.0) for piece in self._pieces if piece.right > 0.0]
+
+    # --- evaluation over q ---
+
+    def _expect(
+        self,
+        term: Callable[["_Piece", Array], Any],
+        q: ArrayLike,
+        at_zero: float,
+        extra: Callable[[Array], Any] | None = None,
+        even: bool = True,
+    ) -> Any:
+        """Σ over pieces of term(piece, √q), and the limit `at_zero` where q = 0.
+
+        An even term has the same value on a piece and its mirror image, which halves the work for odd φ.
+        """
+        q = np.asarray(q, dtype=np.float64)
+        if not np.all((q >= 0.0) & np.isfinite(q)):
+            raise ValueError(f"q must be finite and not negative, got {_offender(q, (q >= 0.0) & np.isfinite(q))}.")
+        root = np.sqrt(np.where(q > 0.0, q, 1.0)).reshape(-1)
+        total: Any = np.zeros(root.shape)
+        for piece, weight in self._folded if even else ((piece, 1.0) for piece in self._pieces):
+            total = total + weight * term(piece, root)
+        if extra is not None and self._square_jumps:
+            total = total + extra(root)
+        return _unwrap(np.where(q > 0.0, total.reshape(q.shape), at_zero))
+
+    def _probability(self, wanted: Callable[[float, float], bool], q: ArrayLike) -> Any:
+        def mass(piece: "_Piece", root: Array) -> Any:
+            return piece.mass(root) if wanted(piece.alpha, piece.value) else 0.0
+
+        left, right = self._at_zero()
+        share = [float(wanted(slope, value)) for slope, value in (left, right)]
+        return self._expect(mass, q, 0.5 * sum(share))
+
+    def _at_zero(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """(φ′, φ) just left and just right of x = 0."""
+        left = int(np.searchsorted(self.kinks, 0.0, side="left"))
+        right = int(np.searchsorted(self.kinks, 0.0, side="right"))
+        return (self.slopes[left], self.offsets[left]), (self.slopes[right], self.offsets[right])
+
+    def _limit(self, of: Callable[[float], float]) -> float:
+        (_, left), (_, right) = self._at_zero()
+        return 0.5 * (of(left) + of(right))
+
+    def _slope_limit(self, of: Callable[[float], float]) -> float:
+        (left, _), (right, _) = self._at_zero()
+        return 0.5 * (of(left) + of(right))
+
+    def _slope_at_zero(self) -> float:
+        # E φ² = (v₋² + v₊²)/2 + √(q/2π)·2(v₊α₊ − v₋α₋)/2 + q(α₋² + α₊²)/2 near q = 0.
+        (left, v_left), (right, v_right) = self._at_zero()
+        linear = v_right * right - v_left * left
+        return math.copysign(math.inf, linear) if linear else 0.5 * (left**2 + right**2)
+
+    def _curvature_at_zero(self) -> float:
+        (left, v_left), (right, v_right) = self._at_zero()
+        linear = v_right * right - v_left * left
+        return math.copysign(math.inf, -linear) if linear else 0.0
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One linear piece of φ. `value` is φ at the anchor: the left end, or the right end when `mirrored`."""
+
+    left: float
+    right: float
+    value: float
+    alpha: float
+    mirrored: bool
+
+    def _interval(self, root: Array) -> tuple[Array, Array, Array]:
+        """(anchor, far end, width) in units of √q, reflected to start at the anchor."""
+        left, right = (-self.right, -self.left) if self.mirrored else (self.left, self.right)
+        return _standard(left, root), _standard(right, root), _standard(right - left, root)
+
+    def mass(self, root: Array) -> Array:
+        """P(√q z in this piece)."""
+        return interval_moments(*self._interval(root), 0)[0]
+
+    def moment(self, power: int, root: Array) -> Array:
+        """E[φ^power] over this piece: (v + α√q u)^power, u measured from the anchor."""
+        if self.alpha == 0.0:
+            return self.value**power * self.mass(root) if self.value else np.zeros(root.shape)
+        rise = -self.alpha if self.mirrored else self.alpha
+        moments = interval_moments(*self._interval(root), power)
+        terms = [
+            math.comb(power, k) * self.value ** (power - k) * (rise * root) ** k * moments[k] for k in range(power + 1)
+        ]
+        return np.asarray(sum(terms))
+
+    def slope(self, root: Array) -> Array:
+        """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        d = self._rise(root)
+        m0, m1, m2 = interval_moments(a, b, width, 2)
+        # Where the piece is out of reach its moments are 0 and a may be 1e150: keep their product 0.
+        a = np.where(m0 == 0.0, 0.0, a)
+        return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)
+
+    def curvature(self, root: Array) -> Array:
+        """E[φ φ′ x (z² − 3)]/(2q²) over this piece: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        d = self._rise(root)
+        # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.
+        total = np.asarray(_curvature_edge(a, d, 0.0) - _curvature_edge(b, d, np.where(np.isfinite(b), width, 0.0)))
+        narrow = is_narrow(a, b, width)
+        if narrow.any():
+            # There the two ends cancel: expand about the anchor instead.
+            a, d = a[narrow], d[narrow]
+            m = interval_moments(a, b[narrow], width[narrow], 4)
+            # (d + u)(a + u)(c + 2au + u²), c = a² − 3
+            c = a * a - 3.0
+            coefficients: tuple[Any, ...] = (
+                d * a * c,
+                (d + a) * c + 2 * d * a * a,
+                c + 2 * a * (d + a) + d * a,
+                3 * a + d,
+                1.0,
+            )
+            total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
+        return self.alpha**2 * total / root / root / 2.0
+
+    def _rise(self, root: Array) -> Array:
+        """d = |φ|/(|α|√q) at the anchor, with the sign that makes (d + u) grow away from it."""
+        return (-self.value if self.mirrored else self.value) / (self.alpha * root)
+
+
+def _curvature_edge(z: Array, d: Array, u: Array | float) -> Array:
+    """(z²(z − ζ) + ζ) n(z) at z = a + u, with z − ζ = d + u and so ζ = z − d − u; 0 far out."""
+    z = np.clip(z, -1e3, 1e3)
+    return (z * z * (d + u) + (z - d - u)) * density(z)
+
+
+def _standard(kink: float, root: Array) -> Array:
+    """κ/√q, with the infinite ends kept and the merely huge ones kept finite."""
+    if math.isinf(kink):
+        return np.full(root.shape, kink)
+    return np.clip(kink / root, -_FAR, _FAR)
+
+
+def _unwrap(x: Array) -> Any:
+    """A Python float for a scalar, the array otherwise."""
+    return float(x) if np.ndim(x) == 0 else x
+
+
+def _offender(values: Array, good: Any) -> float:
+    return float(np.asarray(values)[~np.asarray(good)].flat[0])
+
+
+def _check(name: str, value: float, *, positive: bool) -> float:
+    value = float(value)
+    if math.isnan(value) or value < 0.0 or (positive and value == 0.0):
+        raise ValueError(f"{name} must be {'positive' if positive else 'at least 0'}, got {value}.")
+    return value
+
+
+def identity() -> PiecewiseLinear:
+    """φ(x) = x."""
+    return PiecewiseLinear((), (1.0,), (0.0,), "identity")
+
+
+def relu() -> PiecewiseLinear:
+    """φ(x) = max(0, x)."""
+    return PiecewiseLinear((0.0,), (0.0, 1.0), (0.0, 0.0), "relu")
+
+
+def leaky_relu(slope: float) -> PiecewiseLinear:
+    """φ(x) = x for x > 0, slope·x otherwise."""
+    return PiecewiseLinear((0.0,), (slope, 1.0), (0.0, 0.0), "leaky_relu")
+
+
+def hardtanh(bound: float) -> PiecewiseLinear:
+    """φ(x) = min(max(x, −bound), bound)."""
+    bound = _check("bound", bound, positive=True)
+    return PiecewiseLinear((-bound, bound), (0.0, 1.0, 0.0), (-bound, 0.0, bound), "hardtanh")
+
+
+def shifted_relu(threshold: float) -> PiecewiseLinear:
+    """ReLU_τ(x) = x − τ for x > τ, else 0 (paper, eq. for ReLU_τ)."""
+    threshold = _check("threshold", threshold, positive=False)
+    _check_finite("threshold", threshold)
+    return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, -threshold), "shifted_relu")
+
+
+def soft_threshold(threshold: float) -> PiecewiseLinear:
+    """ST_τ(x) = x − sign(x)τ for |x| > τ, else 0 (paper, eq. for ST_τ)."""
+    threshold = _check("threshold", threshold, positive=False)
+    _check_finite("threshold", threshold)
+    if threshold == 0.0:
+        return PiecewiseLinear((), (1.0,), (0.0,), "soft_threshold")
+    return PiecewiseLinear((-threshold, threshold), (1.0, 0.0, 1.0), (threshold, 0.0, -threshold), "soft_threshold")
+
+
+def crelu(threshold: float, clip: float) -> PiecewiseLinear:
+    """CReLU_{τ,m}(x) = min(max(x − τ, 0), m) (paper, eq. for CReLU). clip = ∞ is the shifted ReLU."""
+    clip = _check("clip", clip, positive=True)
+    if math.isinf(clip):
+        return shifted_relu(threshold)
+    threshold = _check("threshold", threshold, positive=False)
+    _check_finite("threshold", threshold)
+    top = _top(threshold, clip)
+    return PiecewiseLinear((threshold, top), (0.0, 1.0, 0.0), (0.0, -threshold, clip), "crelu")
+
+
+def cst(threshold: float, clip: float) -> PiecewiseLinear:
+    """CST_{τ,m}(x) = sign(x)·min(max(|x| − τ, 0), m) (paper, eq. for CST). clip = ∞ is the soft threshold."""
+    clip = _check("clip", clip, positive=True)
+    if math.isinf(clip):
+        return soft_threshold(threshold)
+    threshold = _check("threshold", threshold, positive=False)
+    _check_finite("threshold", threshold)
+    top = _top(threshold, clip)
+    if threshold == 0.0:
+        return PiecewiseLinear((-top, top), (0.0, 1.0, 0.0), (-clip, 0.0, clip), "cst")
+    return PiecewiseLinear(
+        (-top, -threshold, threshold, top),
+        (0.0, 1.0, 0.0, 1.0, 0.0),
+        (-clip, threshold, 0.0, -threshold, clip),
+        "cst",
+    )
+
+
+def fatrelu(threshold: float) -> PiecewiseLinear:
+    """FATReLU_τ(x) = x for x > τ, else 0: it jumps at τ (Kurtz et al. 2020)."""
+    threshold = _check("threshold", threshold, positive=False)
+    _check_finite("threshold", threshold)
+    return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, 0.0), "fatrelu")
+
+
+def _check_finite(name: str, value: float) -> None:
+    if math.isinf(value):
+        raise ValueError(f"{name} must be finite, got {value}.")
+
+
+def _top(threshold: float, clip: float) -> float:
+    """τ + m, where φ reaches the clip."""
+    if threshold + clip == threshold:
+        raise ValueError(f"clip {clip} is lost in rounding beside threshold {threshold}; take a larger clip.")
+    return threshold + clip

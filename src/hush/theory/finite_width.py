@@ -1,0 +1,278 @@
+"""How the variance and the gradient wander at width N and depth L: will it train?
+
+Given the layer before, the pre-activations of a layer are exactly i.i.d. N(0, k), and the next k is an average of N
+terms. So k is a Markov chain, and the gradient's gain another one driven by it:
+
+    k_{l+1} = σ_w² (1/N) Σ_j φ(h_j)² + σ_b²          mean V(k_l), variance σ_w⁴ Var[φ²]/N
+    |δ_l|²/|δ_{l+1}|² = σ_w² (1/N) Σ_j φ′(h_j)² g_j²  mean χ₁(k_l), relative variance (3μ₂/μ₁² − 1)/N
+
+with h_j ~ N(0, k_l) the same in both (so the two are correlated) and g_j ~ N(0, 1). Each average enters with its
+mean, variance and, for k, skewness, tabulated over log k; thousands of chains then run in milliseconds. Inputs do
+not all have the same norm: k_1 is drawn from the spread of |x|²/N of the data.
+
+The rule, calibrated on the paper's tables (docs/theory.md shows every row): a gradient *explodes* when its gain
+|δ_l|²/|δ_L|² exceeds 100 at some layer, that is when its norm grows tenfold; a network does not train when that
+happens to more than one in five pairs of initialisation and input.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from hush.theory._gaussian import Array
+from hush.theory.activation import PiecewiseLinear
+from hush.theory.edge_of_chaos import activation, check_positive, edge_of_chaos, threshold_from_sparsity
+from hush.theory.maps import check_sigmas
+
+__all__ = [
+    "EXPLODING_GAIN_LOG10",
+    "IMAGE_NORMS",
+    "TRAINABLE_ODDS",
+    "VANISHING_GAIN_LOG10",
+    "FiniteWidth",
+    "InputNorms",
+    "finite_width",
+    "largest_safe_clip",
+]
+
+# The calibrated rule. That of vanishing is a convention: no row of the paper's tables failed that way.
+EXPLODING_GAIN_LOG10 = 2.0
+VANISHING_GAIN_LOG10 = -6.0
+TRAINABLE_ODDS = 0.2
+
+_SAMPLES = 4000
+_LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)
+# Beyond this factor of q* on either side the tables stop; what gets there has exploded or died out.
+_REACH = 1e8
+_LARGEST_CLIP = 5.0
+
+
+@dataclass(frozen=True)
+class InputNorms:
+    """The spread of |x|²/N over the inputs, as quantiles relative to their mean square; log-linear between them."""
+
+    levels: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        levels, values = np.asarray(self.levels), np.asarray(self.values)
+        if levels.shape != values.shape or levels.ndim != 1 or levels.size == 0:
+            raise ValueError(f"levels and values must be equally long, got {levels.size} and {values.size}.")
+        if not (np.all((levels > 0) & (levels < 1)) and np.all(np.diff(levels) > 0)):
+            raise ValueError(f"levels must increase strictly within (0, 1), got {self.levels}.")
+        if not (np.all(np.isfinite(values) & (values > 0)) and np.all(np.diff(values) >= 0)):
+            raise ValueError(f"values must be positive and must not decrease, got {self.values}.")
+
+    @classmethod
+    def from_samples(cls, squares: ArrayLike) -> "InputNorms":
+        """From measured |x|²/N of some inputs, taken relative to their mean."""
+        squares = np.asarray(squares, dtype=np.float64).ravel()
+        if squares.size == 0 or not np.all(np.isfinite(squares) & (squares > 0)):
+            raise ValueError("the measured |x|²/N must be positive and finite, and there must be at least one.")
+        levels = tuple(float(level) for level in np.linspace(0.005, 0.995, 100))
+        return cls(levels, tuple(float(v) for v in np.quantile(squares / squares.mean(), levels)))
+
+    def at(self, scores: Array) -> Array:
+        """The quantiles at standard normal scores, extrapolated log-linearly beyond the outermost levels."""
+        knots, logs = ndtri(np.asarray(self.levels)), np.log(np.asarray(self.values))
+        if knots.size == 1:
+            return np.full(scores.shape, self.values[0])
+        slopes = np.diff(logs) / np.diff(knots)
+        cell = np.clip(np.searchsorted(knots, scores) - 1, 0, knots.size - 2)
+        return np.exp(logs[cell] + slopes[cell] * (scores - knots[cell]))
+
+
+# MNIST standardised over the data set: |x|²/784 of single images.
+IMAGE_NORMS = InputNorms((0.01, 0.1, 0.5, 0.9, 0.99), (0.44, 0.64, 0.97, 1.40, 1.90))
+
+
+@dataclass(frozen=True)
+class FiniteWidth:
+    """What the chains did at this width and depth.
+
+    Attributes:
+        q_quantiles: for each level the quantile of q at layers 1 … depth.
+        gain_log10: quantiles of log10 of the end-to-end gain |δ_1|²/|δ_L|², by level.
+        explode, vanish: the odds over initialisations and inputs.
+    """
+
+    width: int
+    depth: int
+    q_quantiles: dict[float, tuple[float, ...]]
+    gain_log10: dict[float, float]
+    explode: float
+    vanish: float
+
+    @property
+    def trains(self) -> bool:
+        """Whether the calibrated rule lets it train."""
+        return self.explode <= TRAINABLE_ODDS and self.vanish <= TRAINABLE_ODDS
+
+
+def finite_width(
+    phi: PiecewiseLinear,
+    sigma_w: float,
+    sigma_b: float,
+    width: int,
+    depth: int,
+    *,
+    q_start: float = 1.0,
+    norms: InputNorms = IMAGE_NORMS,
+    samples: int = _SAMPLES,
+    seed: int = 0,
+) -> FiniteWidth:
+    """Run the chains of a network of `depth` layers of `width` units, from inputs of mean square q_start.
+
+    The first layer preserves the input's variance (paper, appendix D), so k_1 = q_start × a draw from `norms`.
+    """
+    check_sigmas(sigma_w, sigma_b)
+    check_positive("q_start", q_start)
+    check_size(width, depth)
+    k, gains = _chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed)
+    quantiles = np.quantile(k, _LEVELS, axis=1)
+    total = gains[0]
+    return FiniteWidth(
+        width,
+        depth,
+        {level: tuple(float(v) for v in row) for level, row in zip(_LEVELS, quantiles, strict=True)},
+        {level: float(v) for level, v in zip(_LEVELS, np.quantile(total, _LEVELS), strict=True)},
+        float(np.mean(gains.max(0) > EXPLODING_GAIN_LOG10)),
+        float(np.mean(total < VANISHING_GAIN_LOG10)),
+    )
+
+
+def largest_safe_clip(
+    name: str,
+    sparsity: float,
+    width: int,
+    depth: int,
+    odds: float = 0.01,
+    *,
+    q_star: float = 1.0,
+    norms: InputNorms = IMAGE_NORMS,
+) -> float:
+    """The largest m at which at most `odds` of initialisations and inputs explode on the Edge of Chaos.
+
+    A larger clip lets more gradient through; a smaller one holds q more firmly (paper, section 3.1, which leaves the
+    bound open). At most 5√q*: so far out a clip no longer does anything.
+
+    Raises:
+        ValueError: if no clip is that safe, because the width is too small for the depth.
+    """
+    if not 0.0 < odds < 1.0:
+        raise ValueError(f"odds must lie strictly between 0 and 1, got {odds}.")
+    check_size(width, depth)
+    # Scale is free: only s and m/√q* matter, so the search runs at q* = 1.
+    threshold = threshold_from_sparsity(name, sparsity)
+    tried: dict[float, float] = {}
+
+    def risk(log_clip: float) -> float:
+        """log(odds at this clip/odds allowed); half a count keeps it finite."""
+        if log_clip not in tried:
+            phi = activation(name, threshold, float(np.exp(log_clip)))
+            w2, b2 = edge_of_chaos(phi, 1.0)
+            _, gains = _chains(phi, w2, b2, width, depth, 1.0, norms, _SAMPLES, 0)
+            count = np.sum(gains.max(0) > EXPLODING_GAIN_LOG10)
+            tried[log_clip] = float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
+        return tried[log_clip]
+
+    # Upwards while it is safe, downwards while it is not. Far down the odds rise again, because few units are left to
+    # pass a gradient: where no rung is safe, no clip is.
+    rungs = [float(np.log(clip)) for clip in (0.1, 0.25, 0.5, 0.9, 1.4, 2.1, 3.2, _LARGEST_CLIP)]
+    rung = 3
+    while rung >= 0 and risk(rungs[rung]) > 0.0:
+        rung -= 1
+    if rung < 0:
+        raise ValueError(
+            f"no clip keeps the odds of exploding gradients within {odds:g} for {name} at sparsity {sparsity:g}, "
+            f"width {width} and depth {depth}; take a wider or shallower network, or less sparsity."
+        )
+    while rung + 1 < len(rungs) and risk(rungs[rung + 1]) <= 0.0:
+        rung += 1
+    if rung + 1 < len(rungs):
+        brentq(risk, rungs[rung], rungs[rung + 1], xtol=2e-3)
+    # brentq may end on either side: take the largest clip that was seen to be safe.
+    return float(np.sqrt(q_star) * np.exp(max(log_clip for log_clip, value in tried.items() if value <= 0.0)))
+
+
+def check_size(width: int, depth: int) -> None:
+    """Raise a ValueError unless width and depth are whole numbers a network can have."""
+    for name, value, least in (("width", width, 2), ("depth", depth, 2)):
+        if int(value) != value or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value}.")
+
+
+def _chains(
+    phi: PiecewiseLinear,
+    w2: float,
+    b2: float,
+    width: int,
+    depth: int,
+    q_start: float,
+    norms: InputNorms,
+    samples: int,
+    seed: int,
+) -> tuple[Array, Array]:
+    """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples)."""
+    scores, forward, backward = _normals(depth, samples, seed)
+    k = np.empty((depth, samples))
+    log_gain = np.empty((depth - 1, samples))
+    k[0] = np.clip(q_start * norms.at(scores), q_start / _REACH, q_start * _REACH)
+    bound = phi.bound()
+    floor, ceiling = max(b2, q_start / _REACH), min(w2 * bound**2 + b2, q_start * _REACH)
+    low, high = np.log(min(floor, k[0].min())), np.log(max(ceiling, k[0].max()))
+    grid = np.linspace(low, high, max(64, int(40 * (high - low))))
+    per_cell = 1.0 / (grid[1] - grid[0])
+    mean, gain, *noises = _tables(phi, w2, b2, width, np.exp(grid))
+    mean_step, gain_step = np.diff(mean), np.diff(gain)
+    for layer in range(depth - 1):
+        position = (np.log(k[layer]) - low) * per_cell
+        cell = np.clip(position.astype(np.intp), 0, grid.size - 2)
+        part = position - cell
+        # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
+        spread, skew, noise, shared, own = (column.take(cell) for column in noises)
+        z = forward[layer]
+        expected = mean.take(cell) + part * mean_step.take(cell)
+        # Cornish–Fisher to third order: an average of N skewed terms.
+        np.clip(expected + spread * (z + skew * (z * z - 1.0)), floor, ceiling, out=k[layer + 1])
+        log_gain[layer] = gain.take(cell) + part * gain_step.take(cell) + noise * (shared * z + own * backward[layer])
+    return k, np.cumsum(log_gain[::-1], axis=0)[::-1]
+
+
+def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array) -> tuple[Array, ...]:
+    """Over k: the mean of the next k and of a layer's log10 gain; then the noise: deviation and skewness/6 of the next
+    k, deviation of the log10 gain, and the parts of that which the next k does and does not share."""
+    second, fourth, sixth = (phi.moment(power, k) for power in (2, 4, 6))
+    mu_1, mu_2 = phi.slope_moment(1, k), phi.slope_moment(2, k)
+    tiny = np.finfo(np.float64).tiny
+    # A φ that is silent or constant at this k has no spread and no gradient.
+    variance = np.maximum(fourth - second**2, 1e-13 * fourth + tiny)
+    skewness = np.maximum(sixth - 3.0 * fourth * second + 2.0 * second**3, 0.0) / variance / np.sqrt(variance)
+    alive = mu_1 > 1e-12
+    safe_mu = np.where(alive, mu_1, 1.0)
+    relative = np.where(alive, np.log1p((3.0 * mu_2 / safe_mu**2 - 1.0) / width), 0.0)
+    gain = np.log(w2 * np.maximum(mu_1, 1e-12)) - 0.5 * relative
+    covariance = phi.square_slope_moment(k) - second * mu_1
+    shared = np.clip(covariance / np.sqrt(variance * np.maximum(3.0 * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
+    shared = np.where(alive, shared, 0.0)
+    log_10 = np.log(10.0)
+    return (
+        w2 * second + b2,
+        gain / log_10,
+        w2 * np.sqrt(variance / width),
+        np.minimum(skewness / np.sqrt(width), 3.0) / 6.0,
+        np.sqrt(relative) / log_10,
+        shared,
+        np.sqrt(1.0 - shared**2),
+    )
+
+
+@lru_cache(maxsize=4)
+def _normals(depth: int, samples: int, seed: int) -> tuple[Array, Array, Array]:
+    """(scores of the input norms, noise of k, noise of the gain): the same for every φ, so that odds compare."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(samples), *rng.standard_normal((2, depth - 1, samples))
