@@ -249,9 +249,8 @@ def _choose_clip(
         return None
     if clip is not None:
         if math.isinf(clip):
-            raise ValueError(
-                f"clip must be finite, got {clip}; without a clip {activation} is {_unclipped(activation)}."
-            )
+            twin = "soft_threshold" if activation == "cst" else "shifted_relu"
+            raise ValueError(f"clip must be finite, got {clip}; without a clip {activation} is {twin}.")
         return float(clip)
     if v_prime is not None:
         return clip_from_slope(activation, threshold, v_prime, q_star)
