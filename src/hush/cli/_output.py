@@ -2,20 +2,35 @@
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+# Whatever is wrong with the words of a call; typer does not export it by name.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
 
 def run(app: typer.Typer) -> None:
-    """Run `app`; a ValueError is one sentence on stderr and exit code 2."""
+    """Run `app`; whatever is wrong with a call is one sentence on stderr and exit code 2."""
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
-        app()
+        code = app(standalone_mode=False)
+    except _UsageError as error:
+        code = _complain(error.format_message())
     except ValueError as error:
-        print(f"hush: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        code = _complain(str(error))
+    except typer.Abort:
+        code = _complain("stopped.", 130)
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print(f"hush: {' '.join(message.split())}", file=sys.stderr)
+    return code
 
 
 def print_rows(rows: Iterable[tuple[str, str]], closing: str, *, good: bool | None = None) -> None:

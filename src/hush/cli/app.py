@@ -11,7 +11,6 @@ from hush.cli._output import run
 app = typer.Typer(
     name="hush",
     help="Deep networks whose neurons stay quiet, and train anyway.",
-    no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -12,6 +12,9 @@ mixed difference of the bivariate density over the corners of S × T, and
 With t = cos δ the factor 1/√(1 − t²) of the density is absorbed and the integrand is smooth at ρ = 1. Its only fine
 structure sits near δ = 0, at the scale of the distances between kinks, so the panels shrink geometrically towards
 the end of the range. A jump of φ puts a point mass into φ′; it adds two terms to c′.
+
+A φ that is silent on the whole negative side has c = c′ = 0 at ρ = −1, and c(ρ) ≪ c(0) as ρ nears it. There the
+integral runs from −1 instead, c(ρ) = ∫_{−1}^ρ (ρ − t) c″(t) dt, and keeps its relative precision.
 """
 
 from typing import Any
@@ -48,36 +51,66 @@ def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLi
             )
     result = np.empty(rho.shape)
     # E[φ(u₁)φ(u₂)] at −ρ is E[φ(u₁)φ(−u₂)] at ρ, and its derivative changes sign.
-    for negative, psi, sign in ((False, phi, 1.0), (True, phi.reflected(), -1.0 if quantity is _slope else 1.0)):
-        chosen = (rho < 0.0) if negative else (rho >= 0.0)
+    sign = -1.0 if quantity is _slope else 1.0
+    silent = _lowest_active(phi, with_values=quantity is _value)
+    positive, far = rho >= 0.0, _is_far_from_zero(silent, rho, q_a, q_b)
+    for chosen, psi, factor, from_one in (
+        (positive, phi, 1.0, False),
+        (~positive & ~far, phi.reflected(), sign, False),
+        (far, phi.reflected(), sign, True),
+    ):
         if chosen.any():
-            result[chosen] = sign * _in_chunks(quantity, phi, psi, abs(rho[chosen]), q_a[chosen], q_b[chosen])
+            points = abs(rho[chosen]), q_a[chosen], q_b[chosen]
+            result[chosen] = factor * _in_chunks(quantity, phi, psi, *points, from_one=from_one)
     return float(result) if result.ndim == 0 else result
 
 
-def _in_chunks(quantity: Any, phi: PiecewiseLinear, psi: PiecewiseLinear, rho: Array, q_a: Array, q_b: Array) -> Array:
+def _lowest_active(phi: PiecewiseLinear, *, with_values: bool) -> float | None:
+    """Where φ′ (and φ, with_values) first leaves 0, if that is not below 0."""
+    for left, _, slope, offset in phi.segments():
+        if slope or (with_values and offset):
+            return left if left >= 0.0 else None
+    return None
+
+
+def _is_far_from_zero(kink: float | None, rho: Array, q_a: Array, q_b: Array) -> Any:
+    """Where all is silent below `kink` ≥ 0 and ρ is so negative that c(ρ) ≪ c(0).
+
+    c(ρ)/c(0) falls off like e^{−D} with D the rise of −log density at (κ, κ) between correlations 0 and ρ.
+    """
+    if kink is None:
+        return np.zeros(rho.shape, dtype=bool)
+    x, y = kink / np.sqrt(q_a), kink / np.sqrt(q_b)
+    rise = (rho**2 * (x * x + y * y) - 2.0 * x * y * rho) / np.maximum(2.0 * (1.0 - rho**2), 1e-300)
+    return (rho < 0.0) & (rise > 1.0)
+
+
+def _in_chunks(
+    quantity: Any, phi: PiecewiseLinear, psi: PiecewiseLinear, rho: Array, q_a: Array, q_b: Array, *, from_one: bool
+) -> Array:
     x, y = np.sqrt(q_a), np.sqrt(q_b)
-    nodes, weights = _panels(phi, psi, x, y)
+    nodes, weights = _panels(phi, psi, x, y, both_ends=from_one)
     step = max(1, _CHUNK // len(nodes))
     parts = []
     for start in range(0, len(rho), step):
         part = slice(start, start + step)
-        arc = _Arc(rho[part][:, None], nodes, weights)
+        arc = _Arc(rho[part][:, None], nodes, weights, from_one)
         parts.append(quantity(phi, psi, arc, x[part][:, None], y[part][:, None]))
     return np.concatenate(parts)
 
 
 class _Arc:
-    """The path t = cos δ from t = ρ (δ₀ = arccos ρ) to t = 0 (δ = π/2), at the quadrature nodes; shapes (M, K)."""
+    """The path t = cos δ from t = ρ (δ₀ = arccos ρ) to t = 0, or to t = 1, at the quadrature nodes; shapes (M, K)."""
 
-    def __init__(self, rho: Array, nodes: Array, weights: Array) -> None:
+    def __init__(self, rho: Array, nodes: Array, weights: Array, from_one: bool) -> None:
         start = 2.0 * np.arcsin(np.sqrt(0.5 * (1.0 - rho)))  # arccos ρ, exact near ρ = 1
-        length = np.arcsin(rho)
-        delta = start + length * nodes
+        length = start if from_one else np.arcsin(rho)
+        delta = start * (1.0 - nodes) if from_one else start + length * nodes
         self.rho = rho
+        self.from_one = from_one
         self.weights = length * weights
-        # ρ − cos δ, without the difference
-        self.below = 2.0 * np.sin(0.5 * (delta + start)) * np.sin(0.5 * length * nodes)
+        # |ρ − cos δ|, without the difference
+        self.lever = 2.0 * np.sin(0.5 * (delta + start)) * np.sin(0.5 * length * nodes)
         self._set(delta)
 
     def _set(self, delta: Array) -> None:
@@ -90,7 +123,6 @@ class _Arc:
     def end(self) -> "_Arc":
         """The single point t = ρ."""
         arc = object.__new__(_Arc)
-        arc.rho = self.rho
         arc._set(2.0 * np.arcsin(np.sqrt(0.5 * (1.0 - self.rho))))
         return arc
 
@@ -100,8 +132,8 @@ class _Arc:
         return -(gap * gap) * self.inverse_square - x * y * self.half
 
 
-def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array) -> tuple[Array, Array]:
-    """Gauss–Legendre nodes and weights on [0, 1], on panels that shrink towards 0.
+def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array, both_ends: bool) -> tuple[Array, Array]:
+    """Gauss–Legendre nodes and weights on [0, 1], on panels that shrink towards 0, or towards both ends.
 
     How far they shrink follows the smallest distance between a kink of φ and one of ψ; how many nodes a panel
     has, the largest kink, because far out the density is a narrow ridge.
@@ -115,26 +147,32 @@ def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array) -> t
             largest = max(largest, min(40.0, float(abs(kink / x).max())), min(40.0, float(abs(other / y).max())))
     smallest = min(distances, default=np.inf)
     levels = int(np.clip(np.ceil(np.log2(4.0 / max(smallest, 1e-13))), 2, 46)) if np.isfinite(smallest) else 2
-    order = 16 + int(np.ceil(largest))
+    if both_ends:
+        # Towards ρ the density may fall e-fold within 1e-4; towards 1 its scale is that of the distances.
+        levels = max(levels, 12)
     edges = np.concatenate([[0.0], 0.5 ** np.arange(levels, -1, -1)])
-    base, weight = np.polynomial.legendre.leggauss(order)
+    if both_ends:
+        edges = np.concatenate([0.5 * edges, 1.0 - 0.5 * edges[-2::-1]])
+    base, weight = np.polynomial.legendre.leggauss(16 + int(np.ceil(largest)))
     widths = np.diff(edges)[:, None]
     nodes = edges[:-1, None] + 0.5 * widths * (base + 1.0)
     return nodes.ravel(), (0.5 * widths * weight).ravel()
 
 
 def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
-    product = phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y)
-    integrand = x * y * arc.below * _segment_pairs(phi, psi, arc, x, y)
+    integrand = x * y * arc.lever * _segment_pairs(phi, psi, arc, x, y)
     if not (phi.is_continuous and psi.is_continuous):
-        integrand = integrand + _jump_pairs(phi, psi, arc, x, y)
-        integrand = integrand + arc.sine * _segment_jump_pairs(phi, psi, arc, x, y)
-    return product[:, 0] + (arc.weights * integrand).sum(-1)
+        jumps = _jump_pairs(phi, psi, arc, x, y) + arc.sine * _segment_jump_pairs(phi, psi, arc, x, y)
+        integrand = integrand + (-jumps if arc.from_one else jumps)
+    total = (arc.weights * integrand).sum(-1)
+    if arc.from_one:
+        return total
+    return total + (phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y))[:, 0]
 
 
 def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
-    total = _slope_at_zero(phi, psi, x, y)[:, 0]
-    total = total + (arc.weights * x * y * _segment_pairs(phi, psi, arc, x, y)).sum(-1)
+    total = (arc.weights * x * y * _segment_pairs(phi, psi, arc, x, y)).sum(-1)
+    total = -total if arc.from_one else total + _slope_at_zero(phi, psi, x, y)[:, 0]
     if not (phi.is_continuous and psi.is_continuous):
         end = arc.end()
         masses = _jump_pairs(phi, psi, end, x, y)[:, 0]
@@ -181,8 +219,14 @@ def _mixed_difference(arc: _Arc, x: tuple[Array, Array], y: tuple[Array, Array],
     opposite = arc.log_density(x2, y2)
     cosine = 1.0 / arc.half - 1.0
     epsilon = 2.0 * arc.inverse_square * cosine * width_x * width_y
-    first = np.exp(base + np.maximum(b, 0.0) + np.maximum(c, 0.0)) * np.expm1(-abs(b)) * np.expm1(-abs(c))
-    return np.sign(b) * np.sign(c) * first - np.exp(opposite) * np.expm1(-epsilon)
+    # A + max(b, 0) + max(c, 0) without the sum: at most 0, whatever the size of b and c.
+    largest = np.where(
+        b > 0.0,
+        np.where(c > 0.0, opposite - epsilon, arc.log_density(x1, y2)),
+        np.where(c > 0.0, arc.log_density(x2, y1), base),
+    )
+    first = np.sign(b) * np.sign(c) * np.exp(largest) * np.expm1(-abs(b)) * np.expm1(-abs(c))
+    return first - np.exp(opposite) * np.expm1(-epsilon)
 
 
 def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Array) -> Any:
@@ -191,7 +235,8 @@ def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Arr
         return ends[0][1] * np.exp(arc.log_density(x, ends[0][0]))
     y1, y2 = ends[0][0], ends[1][0]
     gain = width * (((x - y1) + (x - y2)) * arc.inverse_square - x * arc.half)
-    return np.sign(gain) * np.exp(arc.log_density(x, y1) + np.maximum(gain, 0.0)) * np.expm1(-abs(gain))
+    largest = np.where(gain > 0.0, arc.log_density(x, y2), arc.log_density(x, y1))
+    return np.sign(gain) * np.exp(largest) * np.expm1(-abs(gain))
 
 
 def _jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:

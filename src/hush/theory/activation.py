@@ -126,7 +126,8 @@ class PiecewiseLinear:
                 total = total + step * k * density(k) * (k * k - 3.0)
             return total / root / root / root / root / 4.0
 
-        return self._expect(lambda piece, root: piece.curvature(root), q, self._curvature_at_zero(), jumps)
+        at_zero = self._curvature_at_zero()
+        return self._expect(lambda piece, root: piece.curvature(root), q, at_zero, jumps, pieces=self._unsplit)
 
     def mean_slope(self, q: ArrayLike) -> Any:
         """E[φ′(√q z)], jumps left out."""
@@ -156,6 +157,10 @@ class PiecewiseLinear:
         value, slope = self._limit(lambda v: v**2), self._slope_limit(lambda a: a**2)
         return self._expect(both, q, value * slope)
 
+    def input_slope_moment(self, q: ArrayLike) -> Any:
+        """E[x² φ′(x)²], x = √q z: how far out the units sit that pass a gradient."""
+        return self._expect(lambda piece, root: piece.alpha**2 * piece.input_square(root), q, 0.0)
+
     # --- geometry ---
 
     @cached_property
@@ -172,7 +177,7 @@ class PiecewiseLinear:
         """φ(ax) = aφ(x) for a > 0: ReLU, leaky ReLU, the identity."""
         return all(kink == 0.0 for kink in self.kinks) and not any(self.offsets)
 
-    @property
+    @cached_property
     def is_odd(self) -> bool:
         return (
             self.kinks == tuple(-kink for kink in reversed(self.kinks))
@@ -220,33 +225,37 @@ class PiecewiseLinear:
         limits = zip(self.kinks, self._limits, strict=True)
         return [(kink, right**2 - left**2) for kink, (left, right) in limits if left != right]
 
+    def _ends(self, i: int) -> tuple[float, float]:
+        """φ at the two ends of segment i, taken from inside; infinite where it grows without end."""
+        slope, offset = self.slopes[i], self.offsets[i]
+        left = self._limits[i - 1][1] if i > 0 else -slope * math.inf if slope else offset
+        right = self._limits[i][0] if i < len(self.kinks) else slope * math.inf if slope else offset
+        return left, right
+
     @cached_property
     def _pieces(self) -> list["_Piece"]:
+        """The segments, split where φ crosses zero, each anchored where |φ| is smallest."""
         pieces = []
-        ends = [-math.inf, *(value for pair in self._limits for value in pair), math.inf]
         for i, (left, right, slope, offset) in enumerate(self.segments()):
-            at_left, at_right = ends[2 * i], ends[2 * i + 1]
-            if slope == 0.0:
-                pieces.append(_Piece(left, right, offset, 0.0, mirrored=left == -math.inf))
-                continue
-            at_left = -slope * math.inf if left == -math.inf else at_left
-            at_right = slope * math.inf if right == math.inf else at_right
-            if at_left * at_right < 0.0:
+            at_left, at_right = self._ends(i)
+            if slope and at_left * at_right < 0.0:
                 zero = -offset / slope
                 pieces.append(_Piece(left, zero, 0.0, slope, mirrored=True))
                 pieces.append(_Piece(zero, right, 0.0, slope, mirrored=False))
-            elif abs(at_left) <= abs(at_right):
-                pieces.append(_Piece(left, right, at_left, slope, mirrored=False))
             else:
-                pieces.append(_Piece(left, right, at_right, slope, mirrored=True))
+                mirrored = left == -math.inf or abs(at_right) < abs(at_left)
+                pieces.append(_Piece(left, right, at_right if mirrored else at_left, slope, mirrored))
         return pieces
 
     @cached_property
-    def _folded(self) -> list[tuple["_Piece", float]]:
-        """The pieces with the weight each has in an even integral."""
-        if not self.is_odd:
-            return [(piece, 1.0) for piece in self._pieces]
-        return [(piece, 2.0 if piece.left >= 0.0 else 1.0) for piece in self._pieces if piece.right > 0.0]
+    def _unsplit(self) -> list["_Piece"]:
+        """The sloped segments as they are. Two pieces that meet at a zero of φ would cancel in V″."""
+        pieces = []
+        for i, (left, right, slope, _) in enumerate(self.segments()):
+            if slope and self.kinks:
+                mirrored = left == -math.inf
+                pieces.append(_Piece(left, right, self._ends(i)[mirrored], slope, mirrored))
+        return pieces
 
     # --- evaluation over q ---
 
@@ -257,6 +266,7 @@ class PiecewiseLinear:
         at_zero: float,
         extra: Callable[[Array], Any] | None = None,
         even: bool = True,
+        pieces: "list[_Piece] | None" = None,
     ) -> Any:
         """Σ over pieces of term(piece, √q), and the limit `at_zero` where q = 0.
 
@@ -267,8 +277,11 @@ class PiecewiseLinear:
             raise ValueError(f"q must be finite and not negative, got {_offender(q, (q >= 0.0) & np.isfinite(q))}.")
         root = np.sqrt(np.where(q > 0.0, q, 1.0)).reshape(-1)
         total: Any = np.zeros(root.shape)
-        for piece, weight in self._folded if even else ((piece, 1.0) for piece in self._pieces):
-            total = total + weight * term(piece, root)
+        for piece in self._pieces if pieces is None else pieces:
+            if not (even and self.is_odd):
+                total = total + term(piece, root)
+            elif piece.right > 0.0:
+                total = total + (2.0 if piece.left >= 0.0 else 1.0) * term(piece, root)
         if extra is not None and self._square_jumps:
             total = total + extra(root)
         return _unwrap(np.where(q > 0.0, total.reshape(q.shape), at_zero))
@@ -336,6 +349,15 @@ class _Piece:
             math.comb(power, k) * self.value ** (power - k) * (rise * root) ** k * moments[k] for k in range(power + 1)
         ]
         return np.asarray(sum(terms))
+
+    def input_square(self, root: Array) -> Array:
+        """E[x²] over this piece."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        m0, m1, m2 = interval_moments(a, b, width, 2)
+        a = np.where(m0 == 0.0, 0.0, a)
+        return (a * a * m0 + 2.0 * a * m1 + m2) * root * root
 
     def slope(self, root: Array) -> Array:
         """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""

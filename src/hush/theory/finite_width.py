@@ -6,9 +6,12 @@ terms. So k is a Markov chain, and the gradient's gain another one driven by it:
     k_{l+1} = σ_w² (1/N) Σ_j φ(h_j)² + σ_b²          mean V(k_l), variance σ_w⁴ Var[φ²]/N
     |δ_l|²/|δ_{l+1}|² = σ_w² (1/N) Σ_j φ′(h_j)² g_j²  mean χ₁(k_l), relative variance (3μ₂/μ₁² − 1)/N
 
-with h_j ~ N(0, k_l) the same in both (so the two are correlated) and g_j ~ N(0, 1). Each average enters with its
-mean, variance and, for k, skewness, tabulated over log k; thousands of chains then run in milliseconds. Inputs do
-not all have the same norm: k_1 is drawn from the spread of |x|²/N of the data.
+with h_j ~ N(0, k_l) the same in both (so the two are correlated) and g_j ~ N(0, 1). The backward pass meets the very
+weights of the forward pass: along x = φ(h_l) the next layer's h is known, and the units that pass a gradient are those
+with large h, which raises the gain by a relative u k_w (H − k)/(N k² μ₁), where u = E[φ²φ′²]/E[φ²], k_w = k − σ_b²
+and H = E[x²φ′²]/E[φ′²]. Each average enters with its mean, variance and, for k, skewness, tabulated over log k;
+thousands of chains then run in milliseconds. Inputs do not all have the same norm: k_1 is drawn from the spread of
+|x|²/N of the data.
 
 The rule, calibrated on the paper's tables (docs/theory.md shows every row): a gradient *explodes* when its gain
 |δ_l|²/|δ_L|² exceeds 100 at some layer, that is when its norm grows tenfold; a network does not train when that
@@ -95,7 +98,8 @@ class FiniteWidth:
     """What the chains did at this width and depth.
 
     Attributes:
-        q_quantiles: for each level the quantile of q at layers 1 … depth.
+        q_quantiles: for each level the quantile of q at layers 1 … depth; q = Σ_j h_j²/N is what one measures in a
+            network, k and the sampling noise of N units.
         gain_log10: quantiles of log10 of the end-to-end gain |δ_1|²/|δ_L|², by level.
         explode, vanish: the odds over initialisations and inputs.
     """
@@ -122,18 +126,21 @@ def finite_width(
     *,
     q_start: float = 1.0,
     norms: InputNorms = IMAGE_NORMS,
+    positions: int = 1,
     samples: int = _SAMPLES,
     seed: int = 0,
 ) -> FiniteWidth:
     """Run the chains of a network of `depth` layers of `width` units, from inputs of mean square q_start.
 
-    The first layer preserves the input's variance (paper, appendix D), so k_1 = q_start × a draw from `norms`.
+    The first layer preserves the input's variance (paper, appendix D), so k_1 = q_start × a draw from `norms`. In a CNN
+    the gradient's norm is a sum over `positions` too, which evens out g_j²: (1 + 2/positions)μ₂/μ₁² − 1 takes the place
+    of 3μ₂/μ₁² − 1. The q of the positions move together (their correlation goes to 1), so k keeps its noise.
     """
     check_sigmas(sigma_w, sigma_b)
     check_positive("q_start", q_start)
     check_size(width, depth)
-    k, gains = _chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed)
-    quantiles = np.quantile(k, _LEVELS, axis=1)
+    k, gains = _chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed, positions)
+    quantiles = np.quantile(k * _sampling_noise(width, depth, samples, seed), _LEVELS, axis=1)
     total = gains[0]
     return FiniteWidth(
         width,
@@ -216,6 +223,7 @@ def _chains(
     norms: InputNorms,
     samples: int,
     seed: int,
+    positions: int = 1,
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples)."""
     scores, forward, backward = _normals(depth, samples, seed)
@@ -227,7 +235,7 @@ def _chains(
     low, high = np.log(min(floor, k[0].min())), np.log(max(ceiling, k[0].max()))
     grid = np.linspace(low, high, max(64, int(40 * (high - low))))
     per_cell = 1.0 / (grid[1] - grid[0])
-    mean, gain, *noises = _tables(phi, w2, b2, width, np.exp(grid))
+    mean, gain, *noises = _tables(phi, w2, b2, width, np.exp(grid), positions)
     mean_step, gain_step = np.diff(mean), np.diff(gain)
     for layer in range(depth - 1):
         position = (np.log(k[layer]) - low) * per_cell
@@ -239,36 +247,50 @@ def _chains(
         expected = mean.take(cell) + part * mean_step.take(cell)
         # Cornish–Fisher to third order: an average of N skewed terms.
         np.clip(expected + spread * (z + skew * (z * z - 1.0)), floor, ceiling, out=k[layer + 1])
-        log_gain[layer] = gain.take(cell) + part * gain_step.take(cell) + noise * (shared * z + own * backward[layer])
+        # A sum of a few active squares is like a gamma variable: Wilson–Hilferty, with the smallest kept positive.
+        root = 1.0 - noise * noise + noise * (shared * z + own * backward[layer])
+        log_gain[layer] = gain.take(cell) + part * gain_step.take(cell) + 3.0 * np.log10(np.maximum(root, 0.05))
     return k, np.cumsum(log_gain[::-1], axis=0)[::-1]
 
 
-def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array) -> tuple[Array, ...]:
+def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, positions: int) -> tuple[Array, ...]:
     """Over k: the mean of the next k and of a layer's log10 gain; then the noise: deviation and skewness/6 of the next
-    k, deviation of the log10 gain, and the parts of that which the next k does and does not share."""
+    k, a third of the relative deviation of the gain, and the parts of that which the next k does and does not share."""
     second, fourth, sixth = (phi.moment(power, k) for power in (2, 4, 6))
     mu_1, mu_2 = phi.slope_moment(1, k), phi.slope_moment(2, k)
+    fourth_g = 1.0 + 2.0 / positions  # E[g⁴] of a single position, 1 of very many
     tiny = np.finfo(np.float64).tiny
     # A φ that is silent or constant at this k has no spread and no gradient.
     variance = np.maximum(fourth - second**2, 1e-13 * fourth + tiny)
     skewness = np.maximum(sixth - 3.0 * fourth * second + 2.0 * second**3, 0.0) / variance / np.sqrt(variance)
     alive = mu_1 > 1e-12
     safe_mu = np.where(alive, mu_1, 1.0)
-    relative = np.where(alive, np.log1p((3.0 * mu_2 / safe_mu**2 - 1.0) / width), 0.0)
-    gain = np.log(w2 * np.maximum(mu_1, 1e-12)) - 0.5 * relative
-    covariance = phi.square_slope_moment(k) - second * mu_1
-    shared = np.clip(covariance / np.sqrt(variance * np.maximum(3.0 * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
+    relative = np.where(alive, (fourth_g * mu_2 / safe_mu**2 - 1.0) / width, 0.0)
+    both = phi.square_slope_moment(k)
+    # What the weights' memory of the forward pass adds to the gain; see the module's docstring.
+    further_out = np.where(alive, phi.input_slope_moment(k) / safe_mu, k) - k
+    memory = (
+        both / np.maximum(second, tiny) * (1.0 - b2 / np.maximum(k, b2 + tiny)) * further_out / (width * k * safe_mu)
+    )
+    covariance = both - second * mu_1
+    shared = np.clip(covariance / np.sqrt(variance * np.maximum(fourth_g * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
     shared = np.where(alive, shared, 0.0)
-    log_10 = np.log(10.0)
     return (
         w2 * second + b2,
-        gain / log_10,
+        np.log10(w2 * np.maximum(mu_1, 1e-12)) + np.log10(1.0 + np.clip(memory, -0.5, 2.0)),
         w2 * np.sqrt(variance / width),
         np.minimum(skewness / np.sqrt(width), 3.0) / 6.0,
-        np.sqrt(relative) / log_10,
+        np.sqrt(np.minimum(relative, 4.0)) / 3.0,
         shared,
         np.sqrt(1.0 - shared**2),
     )
+
+
+def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Array:
+    """Draws of χ²_N/N, by the Wilson–Hilferty cube."""
+    normals = np.random.default_rng([seed, 1]).standard_normal((depth, samples))
+    spread = 2.0 / (9.0 * width)
+    return np.maximum(1.0 - spread + np.sqrt(spread) * normals, 0.0) ** 3
 
 
 @lru_cache(maxsize=4)

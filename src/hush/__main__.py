@@ -1,0 +1,5 @@
+"""`python -m hush`."""
+
+from hush.cli import main
+
+main()

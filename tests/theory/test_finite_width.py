@@ -1,0 +1,160 @@
+"""The finite-width chain against real random networks and the paper's tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.finite_width import LEVELS, random_networks
+from hush.theory import (
+    IMAGE_NORMS,
+    InputNorms,
+    activation,
+    crelu,
+    design,
+    edge_of_chaos,
+    finite_width,
+    largest_safe_clip,
+    relu,
+    shifted_relu,
+    threshold_from_sparsity,
+    variance_map,
+)
+from hush.theory.finite_width import EXPLODING_GAIN_LOG10
+
+
+@pytest.mark.parametrize(("width", "depth"), [(100, 30), (300, 20), (1000, 6)])
+@pytest.mark.parametrize(("name", "sparsity", "v_prime"), [("crelu", 0.85, 0.7), ("cst", 0.8, 0.9)])
+def test_quantiles_are_those_of_real_networks(
+    width: int, depth: int, name: str, sparsity: float, v_prime: float
+) -> None:
+    count = 200
+    made = design(name, sparsity, v_prime=v_prime)
+    q, gain = random_networks(made.phi(), made.sigma_w, made.sigma_b, width, depth, count)
+    chain = finite_width(made.phi(), made.sigma_w, made.sigma_b, width, depth)
+    for level in LEVELS:
+        # Of a calibrated prediction a share `level` lies below its quantile; four standard errors of that count.
+        slack = 4.0 * math.sqrt(level * (1.0 - level) / count)
+        for layer in (0, 1, depth // 2, depth - 1):
+            assert abs(np.mean(q[:, layer] < chain.q_quantiles[level][layer]) - level) < slack
+        assert abs(np.mean(gain < chain.gain_log10[level]) - level) < slack + 0.03
+
+
+def test_a_very_wide_network_follows_the_variance_map() -> None:
+    phi, sigma_w, sigma_b = crelu(1.0, 1.0), 2.5, 0.6
+    chain = finite_width(phi, sigma_w, sigma_b, 10**8, 12, q_start=2.0, norms=InputNorms((0.5,), (1.0,)))
+    q = 2.0
+    for layer in range(12):
+        assert chain.q_quantiles[0.5][layer] == pytest.approx(q, rel=1e-3)
+        assert chain.q_quantiles[0.9][layer] == pytest.approx(q, rel=2e-3)
+        q = variance_map(phi, q, sigma_w, sigma_b)
+
+
+def test_depth_and_narrowness_raise_the_odds() -> None:
+    odds = [
+        design("crelu", 0.85, v_prime=0.9, width=width, depth=depth).odds
+        for width, depth in [(1000, 30), (300, 30), (300, 100), (100, 100)]
+    ]
+    exploding = [o.explode for o in odds if o is not None]
+    assert exploding == sorted(exploding)
+    assert exploding[-1] > 0.3
+
+
+def test_odds_do_not_depend_on_the_unit_of_q() -> None:
+    one = design("cst", 0.8, v_prime=0.85, width=300, depth=60)
+    other = design("cst", 0.8, v_prime=0.85, width=300, depth=60, q_star=7.0)
+    assert one.odds is not None
+    assert other.odds is not None
+    assert other.odds.explode == pytest.approx(one.odds.explode, abs=2e-3)
+
+
+class TestSafeClip:
+    @pytest.mark.parametrize("name", ["crelu", "cst"])
+    @pytest.mark.parametrize("odds", [0.01, 0.1])
+    def test_it_is_safe_and_a_little_more_is_not(self, name: str, odds: float) -> None:
+        clip = largest_safe_clip(name, 0.85, 300, 60, odds)
+        at = design(name, 0.85, clip=clip, width=300, depth=60).odds
+        beyond = design(name, 0.85, clip=1.05 * clip, width=300, depth=60).odds
+        assert at is not None
+        assert beyond is not None
+        assert at.explode <= odds < beyond.explode
+
+    def test_it_scales_with_q_star(self) -> None:
+        clip = largest_safe_clip("crelu", 0.85, 300, 30)
+        assert largest_safe_clip("crelu", 0.85, 300, 30, q_star=4.0) == pytest.approx(2.0 * clip)
+
+    def test_deeper_means_smaller(self) -> None:
+        clips = [largest_safe_clip("crelu", 0.85, 300, depth) for depth in (30, 60, 100)]
+        assert clips == sorted(clips, reverse=True)
+
+    def test_a_shallow_network_hardly_needs_one(self) -> None:
+        assert largest_safe_clip("crelu", 0.6, 1000, 3) == pytest.approx(5.0)
+
+    def test_where_none_is_safe_it_says_so(self) -> None:
+        with pytest.raises(ValueError, match="no clip keeps the odds of exploding gradients within 1e-06 .* width 20"):
+            largest_safe_clip("cst", 0.9, 20, 30, 1e-6)
+
+    @pytest.mark.parametrize("odds", [0.0, 1.0, -1.0, math.nan])
+    def test_odds_out_of_range(self, odds: float) -> None:
+        with pytest.raises(ValueError, match=f"odds must lie strictly between 0 and 1, got {odds}"):
+            largest_safe_clip("crelu", 0.85, 300, 30, odds)
+
+
+def test_a_failed_row_of_the_paper_explodes() -> None:
+    # Shifted ReLU at s = 0.7, depth 100: the paper's five runs all ended at chance.
+    phi = shifted_relu(threshold_from_sparsity("shifted_relu", 0.7))
+    w2, b2 = edge_of_chaos(phi, 1.0)
+    chain = finite_width(phi, math.sqrt(w2), math.sqrt(b2), 300, 100, q_start=0.75)
+    assert not chain.trains
+    assert chain.gain_log10[0.9] > EXPLODING_GAIN_LOG10
+
+
+def test_it_is_reproducible_and_seeded() -> None:
+    arguments = (activation("crelu", 1.0, 1.0), 2.5, 0.6, 100, 20)
+    assert finite_width(*arguments) == finite_width(*arguments)
+    assert finite_width(*arguments, seed=1) != finite_width(*arguments)
+
+
+def test_silent_and_saturated_extremes_are_quiet() -> None:
+    dead = finite_width(shifted_relu(30.0), 1.0, 0.1, 50, 10)
+    assert dead.vanish == 1.0
+    runaway = finite_width(relu(), 10.0, 0.0, 50, 40)
+    assert runaway.explode == 1.0
+
+
+class TestInputNorms:
+    def test_quantiles_come_back(self) -> None:
+        scores = np.random.default_rng(0).standard_normal(200_000)
+        drawn = IMAGE_NORMS.at(scores)
+        assert np.quantile(drawn, IMAGE_NORMS.levels) == pytest.approx(IMAGE_NORMS.values, rel=0.01)
+
+    def test_measured_norms(self) -> None:
+        measured = np.random.default_rng(0).gamma(20.0, 3.0, size=50_000)
+        norms = InputNorms.from_samples(measured)
+        drawn = norms.at(np.random.default_rng(1).standard_normal(50_000))
+        levels = [0.05, 0.5, 0.95]
+        assert np.quantile(drawn, levels) == pytest.approx(np.quantile(measured, levels) / measured.mean(), rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("levels", "values", "message"),
+        [
+            ((0.1, 0.5), (1.0,), "equally long, got 2 and 1"),
+            ((0.5, 0.1), (1.0, 2.0), "levels must increase strictly"),
+            ((0.1, 0.5), (2.0, 1.0), "values must be positive and must not decrease"),
+            ((0.1, 0.5), (-1.0, 1.0), "values must be positive"),
+        ],
+    )
+    def test_validation(self, levels, values, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            InputNorms(levels, values)
+
+    @pytest.mark.parametrize("samples", [[], [1.0, math.nan], [0.0, 1.0]])
+    def test_bad_samples(self, samples: list[float]) -> None:
+        with pytest.raises(ValueError, match="must be positive and finite"):
+            InputNorms.from_samples(samples)
+
+
+@pytest.mark.parametrize(("width", "depth"), [(1, 10), (100, 1), (0, 10), (100, -3), (100.5, 10)])
+def test_sizes_out_of_range(width: float, depth: int) -> None:
+    with pytest.raises(ValueError, match=r"(width|depth) must be a whole number of at least 2"):
+        finite_width(relu(), 1.0, 0.0, width, depth)  # type: ignore[arg-type]

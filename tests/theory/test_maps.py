@@ -1,0 +1,239 @@
+"""V, χ₁ and the correlation map R against Mehler's expansion, quadrature, Monte Carlo, and their own laws."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hush.theory import (
+    PiecewiseLinear,
+    chi_1,
+    correlation_map,
+    correlation_map_slope,
+    covariance_map,
+    crelu,
+    cst,
+    edge_of_chaos,
+    fatrelu,
+    identity,
+    relu,
+    shifted_relu,
+    soft_threshold,
+    variance_map,
+    variance_map_curvature,
+    variance_map_slope,
+)
+from hush.theory._price import cross_moment, cross_moment_slope
+from tests.theory.oracles import exact_moments, hermite_cross_moment
+from tests.theory.samples import IDS, NAMED, random_activation, random_variances
+
+
+def test_correlation_map_matches_mehlers_expansion_on_20000_points() -> None:
+    rng = np.random.default_rng(7)
+    points, worst, share, batches = 0, 0.0, 0.0, 0
+    while points < 20_000:
+        # Most pairs where 1500 terms converge; some close to ±1, where it takes thousands.
+        close = points < 1_500
+        size, terms, largest = (150, 8000, 0.995) if close else (250, 1500, 0.975)
+        phi = random_activation(rng, smallest_clip=1e-5)
+        q = random_variances(rng, phi, 8)
+        q_a, q_b = rng.choice(q, size), rng.choice(q, size)
+        q_b = np.where(rng.random(size) < 0.5, q_a, q_b)
+        rho = rng.uniform(0.9 if close else -largest, largest, size)
+        narrowest = _narrowest(phi, np.maximum(q_a, q_b))
+        value, slope, size_value, size_slope = hermite_cross_moment(phi, rho, q_a, q_b, terms)
+        points += size
+        for ours, expected, sizes in (
+            (cross_moment(phi, rho, q_a, q_b), value, size_value),
+            (cross_moment_slope(phi, rho, q_a, q_b), slope, size_slope),
+        ):
+            # The expansion's own error: rounding of 64-bit mantissas over all terms, times what narrow clips and
+            # alternating terms cost.
+            judged = (1e-17 / narrowest * sizes < 1e-10 * abs(expected)) & (abs(expected) > 1e-280)
+            share += judged.mean() / 2
+            error = abs(ours[judged] - expected[judged]) / abs(expected[judged])
+            worst = max(worst, float(error.max(initial=0.0)))
+            assert worst <= 1e-9, (phi, worst)
+        batches += 1
+    assert share / batches > 0.8  # the oracle had a say nearly everywhere
+
+
+def _narrowest(phi: PiecewiseLinear, high: np.ndarray) -> np.ndarray:
+    """The smaller of 1 and the narrowest gap between kinks in units of the larger standard deviation."""
+    gaps = np.diff(phi.kinks)
+    return np.minimum(1.0, (gaps.min() if gaps.size else np.inf) / np.sqrt(high))
+
+
+@pytest.mark.parametrize("phi", NAMED, ids=IDS)
+@pytest.mark.parametrize("q", [1e-2, 1.0, 30.0])
+def test_at_rho_one_the_correlation_map_is_the_variance_map(phi: PiecewiseLinear, q: float) -> None:
+    assert cross_moment(phi, 1.0, q, q) == pytest.approx(float(exact_moments(phi, q).square), rel=1e-12)
+    expected = q * float(exact_moments(phi, q).slope_square) if phi.is_continuous else math.inf
+    assert cross_moment_slope(phi, 1.0, q, q) == pytest.approx(expected, rel=1e-11)
+
+
+def test_at_rho_one_on_random_activations() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        phi = random_activation(rng, smallest_clip=1e-5)
+        q = random_variances(rng, phi, 4)
+        square = [float(exact_moments(phi, float(value)).square) for value in q]
+        judged = np.array(square) > 1e-280
+        assert cross_moment(phi, 1.0, q, q)[judged] == pytest.approx(np.array(square)[judged], rel=1e-9)
+
+
+@pytest.mark.parametrize("phi", [crelu(1.0, 0.8), crelu(1.4, 0.01), shifted_relu(2.0), fatrelu(0.5)])
+@pytest.mark.parametrize("rho", [0.999, 1 - 1e-5, 1 - 1e-9, -0.3, -0.999])
+def test_near_the_ends_against_conditional_quadrature(phi: PiecewiseLinear, rho: float) -> None:
+    # E[φ(u₁) E[φ(u₂) | u₁]] with both integrals in 25-digit arithmetic.
+    assert cross_moment(phi, rho, 1.3, 1.3) == pytest.approx(_conditional_quadrature(phi, rho, 1.3), rel=1e-9)
+
+
+def _conditional_quadrature(phi: PiecewiseLinear, rho: float, q: float) -> float:
+    with mpmath.workdps(25):
+        root, spread = mpmath.sqrt(q), mpmath.sqrt(1 - mpmath.mpf(rho) ** 2)
+
+        def conditional(z: mpmath.mpf) -> mpmath.mpf:
+            total = mpmath.mpf(0)
+            for left, right, slope, offset in phi.segments():
+                a, b = ((mpmath.mpf(end) / root - rho * z) / spread for end in (left, right))
+                mass = (mpmath.erfc(a / mpmath.sqrt(2)) - mpmath.erfc(b / mpmath.sqrt(2))) / 2
+                first = mpmath.npdf(a) - mpmath.npdf(b)
+                total += slope * root * (rho * z * mass + spread * first) + offset * mass
+            return total
+
+        total = mpmath.mpf(0)
+        for left, right, slope, offset in phi.segments():
+            a, b = max(mpmath.mpf(left) / root, mpmath.mpf(-14)), min(mpmath.mpf(right) / root, mpmath.mpf(14))
+            marks = {a, b}
+            for kink in phi.kinks:
+                centre = mpmath.mpf(kink) / root / rho
+                marks |= {centre + step * spread for step in (-12, -6, -3, -1, 0, 1, 3, 6, 12)}
+            marks |= {mpmath.mpf(step) for step in range(-12, 13, 3)}
+            edges = sorted(mark for mark in marks if a <= mark <= b)
+            if (slope or offset) and b > a:
+                total += mpmath.quad(
+                    lambda z, slope=slope, offset=offset: (slope * root * z + offset) * conditional(z) * mpmath.npdf(z),
+                    edges,
+                )
+        return float(total)
+
+
+@pytest.mark.parametrize("phi", [crelu(1.0, 0.8), cst(1.0, 1.2), fatrelu(0.5), shifted_relu(0.3)])
+def test_covariance_map_matches_monte_carlo_at_unequal_variances(phi: PiecewiseLinear) -> None:
+    rng = np.random.default_rng(5)
+    z = rng.standard_normal((2, 1_000_000))
+    rho, q_a, q_b = 0.6, 0.7, 1.9
+    products = phi(np.sqrt(q_a) * z[0]) * phi(np.sqrt(q_b) * (rho * z[0] + np.sqrt(1 - rho**2) * z[1]))
+    expected = 2.0 * products.mean() + 0.25
+    error = 2.0 * products.std() / np.sqrt(products.size)
+    assert abs(covariance_map(phi, rho, q_a, q_b, math.sqrt(2.0), 0.5) - expected) < 5 * error
+
+
+@pytest.mark.parametrize("phi", NAMED, ids=IDS)
+def test_maps_are_the_moments_with_their_sigmas(phi: PiecewiseLinear) -> None:
+    exact = exact_moments(phi, 1.3)
+    assert variance_map(phi, 1.3, 1.7, 0.4) == pytest.approx(1.7**2 * float(exact.square) + 0.16)
+    assert variance_map_slope(phi, 1.3, 1.7) == pytest.approx(1.7**2 * float(exact.slope))
+    assert variance_map_curvature(phi, 1.3, 1.7) == pytest.approx(1.7**2 * float(exact.curvature), abs=1e-13)
+    assert chi_1(phi, 1.3, 1.7) == pytest.approx(1.7**2 * float(exact.slope_square))
+
+
+# --- laws ---
+
+thresholds = st.floats(0.0, 4.0)
+clips = st.floats(0.05, 10.0)
+variances = st.floats(0.05, 20.0)
+correlations = st.floats(-1.0, 1.0)
+scales = st.floats(1e-3, 1e3)
+families = st.one_of(
+    st.builds(shifted_relu, thresholds),
+    st.builds(soft_threshold, thresholds),
+    st.builds(crelu, thresholds, clips),
+    st.builds(cst, thresholds, clips),
+)
+
+
+@given(thresholds, clips, variances, scales, correlations)
+def test_scale_is_free(tau: float, m: float, q: float, a: float, rho: float) -> None:
+    # φ_{aτ,am}(ax) = aφ_{τ,m}(x): V scales, V′ and χ₁ stay, V″ shrinks, R stays.
+    phi, scaled = cst(tau, m), cst(a * tau, a * m)
+    assert scaled.second_moment(a**2 * q) == pytest.approx(a**2 * phi.second_moment(q), rel=1e-9)
+    assert scaled.second_moment_slope(a**2 * q) == pytest.approx(phi.second_moment_slope(q), rel=1e-9)
+    assert scaled.slope_moment(1, a**2 * q) == pytest.approx(phi.slope_moment(1, q), rel=1e-9)
+    assert scaled.second_moment_curvature(a**2 * q) == pytest.approx(
+        phi.second_moment_curvature(q) / a**2, rel=1e-8, abs=1e-12 / a**2
+    )
+    assert cross_moment(scaled, rho, a**2 * q, a**2 * q) == pytest.approx(
+        a**2 * cross_moment(phi, rho, q, q), rel=1e-8, abs=1e-15 * a**2
+    )
+
+
+@given(families, variances, st.floats(1.0, 3.0))
+def test_the_variance_map_is_monotone(phi: PiecewiseLinear, q: float, factor: float) -> None:
+    assert phi.second_moment(q * factor) >= phi.second_moment(q)
+    assert phi.second_moment_slope(q) >= 0.0
+
+
+@given(families, variances)
+@settings(max_examples=60)
+def test_on_the_edge_of_chaos_one_is_a_fixed_point_with_unit_slope(phi: PiecewiseLinear, q: float) -> None:
+    sigma_w, sigma_b = (math.sqrt(v) for v in edge_of_chaos(phi, q))
+    assert correlation_map(phi, 1.0, q, sigma_w, sigma_b) == pytest.approx(1.0, rel=1e-10)
+    assert correlation_map_slope(phi, 1.0, q, sigma_w) == pytest.approx(1.0, rel=1e-9)
+
+
+@given(families, variances, st.floats(0.1, 3.0), st.floats(0.0, 2.0))
+@settings(max_examples=60)
+def test_at_zero_correlation_only_the_means_are_left(phi: PiecewiseLinear, q: float, w: float, b: float) -> None:
+    expected = ((w * phi.mean(q)) ** 2 + b**2) / q
+    assert correlation_map(phi, 0.0, q, w, b) == pytest.approx(expected, rel=1e-10, abs=1e-300)
+
+
+@given(st.one_of(st.builds(soft_threshold, thresholds), st.builds(cst, thresholds, clips)), variances, correlations)
+@settings(max_examples=60)
+def test_an_odd_activation_without_bias_has_an_odd_map(phi: PiecewiseLinear, q: float, rho: float) -> None:
+    assert correlation_map(phi, -rho, q, 1.5, 0.0) == pytest.approx(-correlation_map(phi, rho, q, 1.5, 0.0), rel=1e-9)
+
+
+@given(families, variances, st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3, unique=True))
+@settings(max_examples=60)
+def test_the_map_is_convex_for_positive_correlations(phi: PiecewiseLinear, q: float, rhos: list[float]) -> None:
+    # All coefficients of Mehler's expansion are squares, so R″ ≥ 0 on [0, 1].
+    a, b, c = sorted(rhos)
+    slopes = cross_moment_slope(phi, np.array([a, b, c]), q, q)
+    assert slopes[0] <= slopes[1] * (1 + 1e-10) + 1e-300
+    assert slopes[1] <= slopes[2] * (1 + 1e-10) + 1e-300
+
+
+def test_relu_has_the_arc_cosine_kernel() -> None:
+    # Cho & Saul 2009: q/(2π) (sin θ + (π − θ) cos θ).
+    theta = np.linspace(0.0, np.pi, 41)
+    expected = 3.0 / (2 * np.pi) * (np.sin(theta) + (np.pi - theta) * np.cos(theta))
+    assert cross_moment(relu(), np.cos(theta), 3.0, 3.0) == pytest.approx(expected, rel=1e-11, abs=1e-16)
+    assert cross_moment_slope(relu(), np.cos(theta), 3.0, 3.0) == pytest.approx(
+        3.0 * (np.pi - theta) / (2 * np.pi), rel=1e-12, abs=1e-15
+    )
+
+
+def test_the_identity_keeps_correlations() -> None:
+    rho = np.linspace(-1, 1, 11)
+    assert covariance_map(identity(), rho, 2.0, 8.0, 1.0, 0.0) == pytest.approx(4.0 * rho, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: variance_map(relu(), 1.0, -1.0, 0.0), "sigma_w must be finite and not negative, got -1.0"),
+        (lambda: variance_map(relu(), 1.0, 1.0, math.nan), "sigma_b must be finite and not negative, got nan"),
+        (lambda: correlation_map(relu(), 1.1, 1.0, 1.0, 0.0), r"a correlation must lie in \[−1, 1\], got 1.1"),
+        (lambda: correlation_map(relu(), [0.0, math.nan], 1.0, 1.0, 0.0), "got nan"),
+        (lambda: covariance_map(relu(), 0.5, 0.0, 1.0, 1.0, 0.0), "the variances must be positive and finite, got 0.0"),
+    ],
+)
+def test_bad_values_are_named(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
