@@ -8,6 +8,7 @@ weights. A calibrated prediction puts a share p of the networks below its p-quan
 
 import argparse
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -23,26 +24,43 @@ def random_networks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(q at layers 1 … depth, log10 |δ_1|²/|δ_L|²) of `count` networks; shapes (count, depth) and (count,)."""
     generator = torch.Generator().manual_seed(seed)
-    norms = IMAGE_NORMS.at(np.random.default_rng(seed).standard_normal(count))
-    q, gain = np.empty((count, depth)), np.empty(count)
-    for i in range(count):
-        # The first layer preserves the input's variance: h ~ N(0, |x|²/N).
-        h = math.sqrt(norms[i]) * torch.randn(width, generator=generator)
-        weights, slopes = [], []
-        for layer in range(depth):
-            values = h.double().numpy()
-            q[i, layer] = np.mean(values**2)
-            slopes.append(torch.from_numpy(np.asarray(phi.derivative(values))).float())
-            if layer + 1 < depth:
-                x = torch.from_numpy(np.asarray(phi(values))).float()
-                weights.append(sigma_w / math.sqrt(width) * torch.randn(width, width, generator=generator))
-                h = weights[-1] @ x + sigma_b * torch.randn(width, generator=generator)
-        delta = slopes[-1] * torch.randn(width, generator=generator)
-        start = delta.square().sum()
-        for slope, weight in zip(slopes[-2::-1], weights[::-1], strict=True):
-            delta = slope * (weight.T @ delta)
-        gain[i] = float(torch.log10(delta.square().sum() / start))
-    return q, gain
+    norms = torch.from_numpy(IMAGE_NORMS.at(np.random.default_rng(seed).standard_normal(count))).float()
+    batch = max(1, 2_000_000 // width**2)
+    parts = [_forward_and_back(phi, sigma_w, sigma_b, width, depth, part, generator) for part in norms.split(batch)]
+    return np.concatenate([q for q, _ in parts]), np.concatenate([gain for _, gain in parts])
+
+
+def _forward_and_back(
+    phi: PiecewiseLinear,
+    sigma_w: float,
+    sigma_b: float,
+    width: int,
+    depth: int,
+    norms: torch.Tensor,
+    generator: torch.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """A batch of networks at once, one input each: tensors are (network, unit)."""
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(len(norms), *shape, generator=generator)
+
+    def apply(function: Callable[[np.ndarray], np.ndarray], h: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(function(h.double().numpy()))).float()
+
+    # The first layer preserves the input's variance: h ~ N(0, |x|²/N).
+    h = norms.sqrt()[:, None] * normal(width)
+    q, weights, slopes = [], [], []
+    for layer in range(depth):
+        q.append(h.double().square().mean(1))
+        slopes.append(apply(phi.derivative, h))
+        if layer + 1 < depth:
+            weights.append(sigma_w / math.sqrt(width) * normal(width, width))
+            h = torch.bmm(weights[-1], apply(phi, h)[..., None])[..., 0] + sigma_b * normal(width)
+    delta = slopes[-1] * normal(width)
+    start = delta.square().sum(1)
+    for slope, weight in zip(slopes[-2::-1], weights[::-1], strict=True):
+        delta = slope * torch.bmm(delta[:, None], weight)[:, 0]
+    return torch.stack(q, 1).numpy(), torch.log10(delta.square().sum(1) / start).numpy()
 
 
 def compare(made: Design, width: int, depth: int, count: int) -> dict[str, list[float]]:

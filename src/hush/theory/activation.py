@@ -134,14 +134,14 @@ class PiecewiseLinear:
         return self._expect(lambda piece, root: piece.alpha * piece.mass(root), q, self._slope_limit(lambda a: a))
 
     def slope_moment(self, k: int, q: ArrayLike) -> Any:
-        """μ_k = E[φ′(√q z)^{2k}] (paper, eq. for μ_k in appendix A)."""
+        """μ_k = E[φ′(√q z)^{2k}] (paper, eq. 27)."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}.")
         at_zero = self._slope_limit(lambda a: a ** (2 * k))
         return self._expect(lambda piece, root: piece.alpha ** (2 * k) * piece.mass(root), q, at_zero)
 
     def sparsity(self, q: ArrayLike) -> Any:
-        """P(φ(√q z) = 0): the share of hidden units that are exactly zero (paper, section 2)."""
+        """P(φ(√q z) = 0): the share of hidden units that are exactly zero (paper, eq. 12)."""
         return self._probability(lambda slope, value: slope == 0.0 and value == 0.0, q)
 
     def saturation(self, q: ArrayLike) -> Any:
@@ -451,14 +451,14 @@ def hardtanh(bound: float) -> PiecewiseLinear:
 
 
 def shifted_relu(threshold: float) -> PiecewiseLinear:
-    """ReLU_τ(x) = x − τ for x > τ, else 0 (paper, eq. for ReLU_τ)."""
+    """ReLU_τ(x) = x − τ for x > τ, else 0 (paper, eq. 7)."""
     threshold = _check("threshold", threshold, positive=False)
     _check_finite("threshold", threshold)
     return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, -threshold), "shifted_relu")
 
 
 def soft_threshold(threshold: float) -> PiecewiseLinear:
-    """ST_τ(x) = x − sign(x)τ for |x| > τ, else 0 (paper, eq. for ST_τ)."""
+    """ST_τ(x) = x − sign(x)τ for |x| > τ, else 0 (paper, eq. 8)."""
     threshold = _check("threshold", threshold, positive=False)
     _check_finite("threshold", threshold)
     if threshold == 0.0:
@@ -467,7 +467,7 @@ def soft_threshold(threshold: float) -> PiecewiseLinear:
 
 
 def crelu(threshold: float, clip: float) -> PiecewiseLinear:
-    """CReLU_{τ,m}(x) = min(max(x − τ, 0), m) (paper, eq. for CReLU). clip = ∞ is the shifted ReLU."""
+    """CReLU_{τ,m}(x) = min(max(x − τ, 0), m) (paper, eq. 9). clip = ∞ is the shifted ReLU."""
     clip = _check("clip", clip, positive=True)
     if math.isinf(clip):
         return shifted_relu(threshold)
@@ -478,7 +478,7 @@ def crelu(threshold: float, clip: float) -> PiecewiseLinear:
 
 
 def cst(threshold: float, clip: float) -> PiecewiseLinear:
-    """CST_{τ,m}(x) = sign(x)·min(max(|x| − τ, 0), m) (paper, eq. for CST). clip = ∞ is the soft threshold."""
+    """CST_{τ,m}(x) = sign(x)·min(max(|x| − τ, 0), m) (paper, eq. 10). clip = ∞ is the soft threshold."""
     clip = _check("clip", clip, positive=True)
     if math.isinf(clip):
         return soft_threshold(threshold)

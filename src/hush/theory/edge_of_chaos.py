@@ -52,7 +52,7 @@ def activation(name: str, threshold: float, clip: float | None = None) -> Piecew
 
 
 def threshold_from_sparsity(name: str, sparsity: float, q_star: float = 1.0) -> float:
-    """τ̂(s, q*) = √q* Φ⁻¹(s), or √q* Φ⁻¹((1 + s)/2) for the odd activations (paper, appendix F)."""
+    """τ̂(s, q*) = √q* Φ⁻¹(s), or √q* Φ⁻¹((1 + s)/2) for the odd activations (paper, eqs. 57 and 58)."""
     _check_name(name)
     check_positive("q_star", q_star)
     lowest = 0.0 if name in _TWO_SIDED else 0.5

@@ -5,7 +5,7 @@ weights), Pennington et al. (2018) give
 
     m₁ = χ₁^L,   m₂ = χ₁^{2L} L (μ₂/μ₁² + 1/L − 1 − s₁),   σ²_{JJᵀ} = m₂ − m₁².
 
-The paper prints μ₁/μ₂² (eqs. 23 and 24); the two agree where φ′ is 0 or 1.
+The paper prints μ₁/μ₂² (eqs. 29 and 30); the two agree where φ′ is 0 or 1.
 """
 
 from dataclasses import dataclass

@@ -30,19 +30,19 @@ def variance_map(phi: PiecewiseLinear, q: ArrayLike, sigma_w: float, sigma_b: fl
 
 
 def variance_map_slope(phi: PiecewiseLinear, q: ArrayLike, sigma_w: float) -> Any:
-    """V′(q) = σ_w² E[φ φ′ x]/q, x = √q z; for CReLU the paper's eq. 12."""
+    """V′(q) = σ_w² E[φ φ′ x]/q, x = √q z; for CReLU the paper's eq. 13."""
     check_sigmas(sigma_w, 0.0)
     return sigma_w**2 * phi.second_moment_slope(q)
 
 
 def variance_map_curvature(phi: PiecewiseLinear, q: ArrayLike, sigma_w: float) -> Any:
-    """V″(q) = σ_w² E[φ φ′ x (z² − 3)]/(2q²), x = √q z; for ReLU_τ and ST_τ the paper's Table 1."""
+    """V″(q) = σ_w² E[φ φ′ x (z² − 3)]/(2q²), x = √q z; for ReLU_τ the paper's eq. 40."""
     check_sigmas(sigma_w, 0.0)
     return sigma_w**2 * phi.second_moment_curvature(q)
 
 
 def chi_1(phi: PiecewiseLinear, q: ArrayLike, sigma_w: float) -> Any:
-    """χ₁ = R′(1) = σ_w² E[φ′(√q z)²]: the gain of a gradient per layer (paper, eq. 10). Jumps are left out."""
+    """χ₁ = R′(1) = σ_w² E[φ′(√q z)²]: the gain of a gradient per layer (paper, eq. 11). Jumps are left out."""
     check_sigmas(sigma_w, 0.0)
     return sigma_w**2 * phi.slope_moment(1, q)
 
