@@ -1,6 +1,6 @@
 """The finite-width chain against real random networks: quantiles of q and of the gradient's gain, as Markdown.
 
-    python benchmarks/finite_width.py [--count 400] [--depth 50]
+    python benchmarks/finite_width.py [--count 400] [--depth 20]
 
 Every network is drawn with all its weights, fed one input, and its gradient is propagated back through the same
 weights. A calibrated prediction puts a share p of the networks below its p-quantile.
@@ -78,7 +78,7 @@ def compare(made: Design, width: int, depth: int, count: int) -> dict[str, list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=400, help="networks per row")
-    parser.add_argument("--depth", type=int, default=50)
+    parser.add_argument("--depth", type=int, default=20)
     arguments = parser.parse_args()
     error = 2.0 * math.sqrt(0.25 / arguments.count)
     print(
