@@ -11,8 +11,8 @@ from hush.theory.design import Design, design
 if TYPE_CHECKING:
     from hush import nn as nn
     from hush import train as train
-    from hush.diagnose import sparsity as sparsity
     from hush.diagnose.verb import diagnose as diagnose
+    from hush.diagnose.zeros import sparsity as sparsity
     from hush.nn import init_ as init_
 
 __version__ = "0.1.0"

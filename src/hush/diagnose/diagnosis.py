@@ -157,11 +157,11 @@ class Diagnosis:
             )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         right = {0, 2, 4, 5, 7, 8, 9, 11}
-        return "\n".join(
-            "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            .rstrip()
-            for row in rows
-        )
+        lines = []
+        for row in rows:
+            cells = zip(row, widths, strict=True)
+            lines.append("  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(cells)).rstrip())
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         every = -(-len(self.layers) // _ROWS)

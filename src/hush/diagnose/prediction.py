@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,8 @@ def predict(tap: Tap, flow: Flow, layers: dict[str, nn.Module], design: Design |
     width = round(len(readings) / sum(1.0 / reading.units for reading in readings))
     size = (max(width, 2), len(readings))
     sigmas, q_start = (math.sqrt(sigma_w2), math.sqrt(sigma_b2)), float(k_1.mean())
-    expected = bands(phi, *sigmas, *size, q_start=q_start, norms=InputNorms.from_samples(k_1))
+    norms, positions = InputNorms.from_samples(k_1), min(reading.positions for reading in readings)
+    expected = bands(phi, *sigmas, *size, q_start=q_start, norms=norms, positions=positions)
     correlation = None
     dead = np.asarray(expected.sparsity.median)
     if readings[0].cosines:
@@ -91,14 +93,17 @@ def _obstacle(tap: Tap, flow: Flow, depth: int) -> str | None:
     return None
 
 
-def _weight_variance(layer: nn.Module) -> float:
+def _weight_variance(layer: Any) -> float:
     """σ_w² as the weights show it: fan-in × mean of W²."""
-    weight: Tensor = layer.weight.detach()
-    return float(weight.to(torch.float64).square().mean()) * fan_in(weight)
+    return _mean_square(layer.weight) * fan_in(layer.weight)
 
 
-def _bias_variance(layer: nn.Module) -> float:
-    return 0.0 if layer.bias is None else float(layer.bias.detach().to(torch.float64).square().mean())
+def _bias_variance(layer: Any) -> float:
+    return 0.0 if layer.bias is None else _mean_square(layer.bias)
+
+
+def _mean_square(parameter: Tensor) -> float:
+    return float(torch.linalg.vector_norm(parameter.detach(), dtype=torch.float64)) ** 2 / parameter.numel()
 
 
 def _note(layers: dict[str, nn.Module], hidden: tuple[str, ...]) -> str:

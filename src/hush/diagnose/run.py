@@ -64,9 +64,9 @@ def run(
         layers=rows,
         explode=explode,
         vanish=vanish,
-        predicted_explode=expected and expected.explode,
-        predicted_vanish=expected and expected.vanish,
-        coverage=expected and expected.coverage,
+        predicted_explode=None if expected is None else expected.explode,
+        predicted_vanish=None if expected is None else expected.vanish,
+        coverage=None if expected is None else expected.coverage,
         no_prediction=prediction if isinstance(prediction, str) else "",
         verdict=verdict(rows, prediction, explode, vanish, design),
     )
@@ -118,8 +118,9 @@ def _rows(tap: Tap, gains: np.ndarray, prediction: Prediction | None) -> Iterato
     for i, reading in enumerate(tap.readings):
         q = torch.cat(reading.q).cpu().numpy()
         squares = torch.cat(reading.squared_gradients)
-        bands = prediction and prediction.bands
-        q_band = _at(bands and bands.q, i)
+        # Which band stands beside which figure; none without a prediction.
+        bands = None if prediction is None else prediction.bands
+        q_band = _at(None if bands is None else bands.q, i)
         yield Layer(
             index=i + 1,
             name=reading.name,
@@ -129,16 +130,16 @@ def _rows(tap: Tap, gains: np.ndarray, prediction: Prediction | None) -> Iterato
             q_band=q_band,
             inside=None if q_band is None else float(np.mean((q >= q_band[0]) & (q <= q_band[1]))),
             sparsity=reading.sparsity,
-            sparsity_band=_at(bands and bands.sparsity, i),
+            sparsity_band=_at(None if bands is None else bands.sparsity, i),
             saturated=reading.saturated,
-            saturated_band=_at(bands and bands.saturation, i),
+            saturated_band=_at(None if bands is None else bands.saturation, i),
             dead=reading.dead,
-            dead_predicted=prediction and prediction.dead[i],
+            dead_predicted=None if prediction is None else prediction.dead[i],
             correlation=reading.correlation,
-            correlation_band=_at(prediction and prediction.correlation, i),
+            correlation_band=_at(None if prediction is None else prediction.correlation, i),
             gradient=float(squares.mean().sqrt()),
             gain_log10=float(np.median(gains[i])),
-            gain_log10_band=_at(bands and bands.gain_log10, i),
+            gain_log10_band=_at(None if bands is None else bands.gain_log10, i),
         )
 
 

@@ -32,6 +32,7 @@ class Reading:
         self.squared_gradients: list[Tensor] = []
         self.cosines: list[Tensor] = []
         self.inputs = 0
+        self.positions = 1
         self._count = 0
         self._zeros: Tensor | int = 0
         self._saturated: Tensor | int = 0
@@ -66,6 +67,7 @@ class Reading:
             self._saturated = self._saturated + (x == value).sum()
         others = [axis for axis in range(x.dim()) if axis != self.unit_axis % x.dim()]
         alive = ~silent.all(dim=others[0]) if len(others) == 1 else ~silent.movedim(self.unit_axis, 0).flatten(1).all(1)
+        self.positions = x[0].numel() // alive.numel()
         self._alive = alive if self._alive is None else self._alive | alive
 
     def _flat_values(self) -> list[float]:

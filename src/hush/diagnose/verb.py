@@ -6,8 +6,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from hush.diagnose.diagnosis import Diagnosis
-from hush.diagnose.monitor import Monitor
+from hush.diagnose import diagnosis, monitor
 from hush.diagnose.run import Loss, run
 from hush.theory.design import Design
 
@@ -17,8 +16,8 @@ __all__ = ["Verb", "diagnose"]
 class Verb(ModuleType):
     """The type of the package `hush.diagnose`."""
 
-    Diagnosis: type[Diagnosis]
-    Monitor: type[Monitor]
+    Diagnosis: type[diagnosis.Diagnosis]
+    Monitor: type[monitor.Monitor]
 
     def __call__(
         self,
@@ -30,7 +29,7 @@ class Verb(ModuleType):
         loss: Loss | None = None,
         chunk: int = 128,
         allow: tuple[type[nn.Module], ...] = (),
-    ) -> Diagnosis:
+    ) -> diagnosis.Diagnosis:
         """Run `model` on `inputs` and say, layer by layer, whether it follows the theory.
 
         A layer is one call of an activation module: h its input, φ(h) its output. The model is run in eval mode, in

@@ -37,8 +37,9 @@ def _variance(layers: tuple[Layer, ...], prediction: Prediction | str, outside: 
         return f"q stays inside its band from the first layer to the last of {len(layers)};"
     low, high = outside.q_band
     return (
-        f"q leaves its band at layer {outside.index} of {len(layers)} ({outside.name}: {outside.q:.3g}, band "
-        f"{low:.3g} to {high:.3g}) and stands at {last.q:.3g} in the last;"
+        f"q leaves its band at layer {outside.index} of {len(layers)} ({outside.name}: median {outside.q:.3g}, band "
+        f"{low:.3g} to {high:.3g}, {1.0 - (outside.inside or 0.0):.0%} of the inputs outside) and stands at "
+        f"{last.q:.3g} in the last;"
     )
 
 

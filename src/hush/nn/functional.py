@@ -125,7 +125,9 @@ def _eager(function: type[_Activation]) -> type[torch.autograd.Function]:
     return Eager
 
 
-_EAGER = {function: _eager(function) for function in (_CReLU, _SoftThreshold, _FATReLU)}
+_EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
+    function: _eager(function) for function in (_CReLU, _SoftThreshold, _FATReLU)
+}
 
 
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:

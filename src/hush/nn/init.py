@@ -1,8 +1,8 @@
 """`hush.init_`: the Edge of Chaos for any model.
 
-    hidden layers   W ~ N(0, σ_w²/fan-in), b ~ N(0, σ_b²)       paper, section 1
-    first layer     W ~ N(0, 1/fan-in),    b = 0                so that q¹ = |x|²/N: paper, appendix D
-    output layer    as a hidden one ("All layers are initialized on the EOC", appendix D), or as `output` says
+hidden layers   W ~ N(0, σ_w²/fan-in), b ~ N(0, σ_b²)       paper, section 1
+first layer     W ~ N(0, 1/fan-in),    b = 0                so that q¹ = |x|²/N: paper, appendix D
+output layer    as a hidden one ("All layers are initialized on the EOC", appendix D), or as `output` says
 """
 
 import math

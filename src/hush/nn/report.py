@@ -48,7 +48,8 @@ class InitReport:
         return tuple(d.name for d in self.drawn if d.role == "first" and len(d.shape) > 1)
 
     def __str__(self) -> str:
-        name = max((len(entry.name) for entry in (*self.drawn, *self.left_alone)), default=0)
+        names = [*(entry.name for entry in self.drawn), *(entry.name for entry in self.left_alone)]
+        name = max(map(len, names), default=0)
         shape = max((len(_shape(d.shape)) for d in self.drawn), default=0)
         lines = [f"Initialised for {self.design}; order of layers: {self.order}.", ""]
         lines += [f"{d.name:<{name}}  {_shape(d.shape):<{shape}}  {d.role:<6}  {_draw(d)}" for d in self.drawn]

@@ -44,7 +44,9 @@ def delta_orthogonal_(weight: Tensor, variance: float, groups: int = 1, generato
     """An orthogonal matrix at the centre of the kernel, zero around it (Xiao et al. 2018); Linear: `orthogonal_`."""
     with torch.no_grad():
         weight.zero_()
-        centre = weight[(..., *(size // 2 for size in weight.shape[2:]))]
+        centre = weight
+        for size in weight.shape[:1:-1]:
+            centre = centre.select(-1, size // 2)
         for block in centre.chunk(groups):
             block.copy_(_haar(block, variance, generator))
     return weight

@@ -27,6 +27,8 @@ __all__ = ["Band", "Bands", "bands", "correlation_band", "dead_units"]
 
 _SAMPLES = 6000
 _PAIRS = 256
+# Health is judged a few layers beyond the last: a q that runs away at the very end has no layers left to show it.
+_BEYOND = 10
 # So many Gaussian numbers at most for the pairs: a second of work.
 _PAIR_BUDGET = 3e7
 
@@ -70,21 +72,27 @@ def bands(
     *,
     q_start: float,
     norms: InputNorms,
+    positions: int = 1,
     coverage: float = 0.99,
     samples: int = _SAMPLES,
     seed: int = 0,
 ) -> Bands:
-    """Bands for a network of `depth` layers of `width` units, from inputs of mean square q_start spread as `norms`."""
+    """Bands for a network of `depth` layers of `width` units, from inputs of mean square q_start spread as `norms`.
+
+    `positions` is that of `finite_width`: 1 for an MLP, the size of the feature map for a CNN.
+    """
     check_sigmas(sigma_w, sigma_b)
     check_positive("q_start", q_start)
     check_size(width, depth)
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}.")
-    k, gains = _chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed)
+    variances = (sigma_w**2, sigma_b**2)
+    k, beyond = _chains(phi, *variances, width, depth + _BEYOND, q_start, norms, samples, seed, positions, True)
+    k, gains = k[:depth], beyond[: depth - 1] - beyond[depth - 1]
     worst, total = gains.max(0), gains[0]
-    healthy = (worst <= EXPLODING_GAIN_LOG10) & (total >= VANISHING_GAIN_LOG10)
+    healthy = (beyond.max(0) <= EXPLODING_GAIN_LOG10) & (total >= VANISHING_GAIN_LOG10)
     if healthy.mean() < 0.01:
-        badness = np.maximum(worst, VANISHING_GAIN_LOG10 - total)
+        badness = np.maximum(beyond.max(0), VANISHING_GAIN_LOG10 - total)
         healthy = badness <= np.quantile(badness, 0.01)
     rng = np.random.default_rng(seed + 1)
     kept = k[:, healthy]
