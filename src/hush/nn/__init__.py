@@ -1,6 +1,6 @@
 """torch: the sparse activations, ready-made networks, and initialisation on the Edge of Chaos."""
 
-from hush.nn import functional
+from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
 from hush.nn.init import init_
 from hush.nn.models import cnn, mlp
@@ -16,6 +16,7 @@ __all__ = [
     "LeftAlone",
     "ShiftedReLU",
     "SoftThreshold",
+    "checkpoint",
     "cnn",
     "from_design",
     "functional",
