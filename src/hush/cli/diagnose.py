@@ -26,9 +26,7 @@ def diagnose_command(
     checkpoint: Annotated[Path | None, typer.Option(help="Diagnose this saved run instead.")] = None,
     every: Annotated[int, typer.Option(help="Print every n-th layer; 0 chooses.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw q, sparsity, correlation and gradient into this file.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures against depth into this file.")] = None,
 ) -> None:
     """Build, initialise and diagnose a network on the embedded digits, or diagnose a saved run.
 

@@ -14,7 +14,7 @@ def digits(count: int = 256, variance: float = 1.0) -> tuple[Tensor, Tensor]:
         ImportError: without scikit-learn, which the extra `train` brings.
     """
     try:
-        from sklearn.datasets import load_digits
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ImportError as error:
         raise ImportError("the digits come with scikit-learn: pip install 'hush[train]'.") from error
     images, labels = load_digits(return_X_y=True)

@@ -1,6 +1,7 @@
 """A saved run in one file: the design, how the network was built, and its state_dict; nothing in it runs code."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def load(path: str | Path) -> tuple[nn.Sequential, Design]:
         saved = torch.load(file, map_location="cpu", weights_only=True)
         design = Design.from_json(saved["design"])
         arguments = dict(saved["network"])
-        build = {"mlp": mlp, "cnn": cnn}[arguments.pop("kind")]
-        model = build(design=design, **arguments)
+        builders: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
+        model = builders[arguments.pop("kind")](design=design, **arguments)
         model.load_state_dict(saved["state_dict"])
     except (KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
