@@ -27,7 +27,7 @@ _positive = torch.ops.aten.threshold_backward.default  # grad where y > λ, else
 def shifted_relu(x: Tensor, threshold: float) -> Tensor:
     """ReLU_τ(x) = max(x − τ, 0)."""
     # relu keeps its result already, and its derivative at 0 is 0. Adding 0.0 − τ turns −0.0 into +0.0 when τ = 0.
-    return torch.relu(torch.add(_float(x), 0.0 - threshold))
+    return torch.relu(torch.add(_float(x), 0.0 - _in_dtype(threshold, x.dtype)))
 
 
 def soft_threshold(x: Tensor, threshold: float) -> Tensor:
@@ -39,17 +39,17 @@ def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CReLU_{τ,m}(x) = min(max(x − τ, 0), m)."""
     if clip == math.inf:
         return shifted_relu(x, threshold)
-    return _apply(_CReLU, x, threshold, _in_dtype(clip, x.dtype))
+    return _apply(_CReLU, x, threshold, clip)
 
 
 def cst(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CST_{τ,m}(x) = sign(x) min(max(|x| − τ, 0), m)."""
-    return _apply(_SoftThreshold, x, threshold, _in_dtype(clip, x.dtype))
+    return _apply(_SoftThreshold, x, threshold, clip)
 
 
 def fatrelu(x: Tensor, threshold: float) -> Tensor:
     """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
-    return _apply(_FATReLU, x, _in_dtype(threshold, x.dtype), math.inf)
+    return _apply(_FATReLU, x, threshold, math.inf)
 
 
 class _Activation(torch.autograd.Function):
@@ -134,6 +134,7 @@ _EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
 
 
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
+    threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return function.apply(_float(x), threshold, clip)
     return _EAGER[function].apply(_float(x), threshold, clip)
@@ -148,7 +149,7 @@ def _float(x: Tensor) -> Tensor:
 def _in_dtype(value: float, dtype: torch.dtype) -> float:
     """`value` as the half-precision types hold it.
 
-    Their kernels compute in float32, where bf16(m) < m may hold: the saturated units would then pass a gradient.
+    Their kernels compute partly in float32, where bf16(m) < m may hold: the saturated units would then pass a gradient.
     Plain arithmetic, which torch.compile folds: v·c − (v·c − v) with c = 2^k + 1 rounds to 53 − k bits (Veltkamp).
     """
     if dtype not in (torch.bfloat16, torch.float16) or value == math.inf:

@@ -161,8 +161,9 @@ def correlation_band(
         z_a, z_b = rng.standard_normal((2, pairs, width))
         h_a = np.sqrt(k_a)[:, None] * z_a
         h_b = np.sqrt(k_b)[:, None] * (rho[:, None] * z_a + np.sqrt(1.0 - rho**2)[:, None] * z_b)
-        # What is measured is the cosine of the two draws, not the ρ they came from.
-        history[layer] = (h_a * h_b).sum(1) / np.sqrt((h_a**2).sum(1) * (h_b**2).sum(1))
+        # What is measured is the cosine of the two draws, not the ρ they came from; 0 where one has died out.
+        norms = np.sqrt((h_a**2).sum(1) * (h_b**2).sum(1))
+        history[layer] = np.divide((h_a * h_b).sum(1), norms, out=np.zeros(pairs), where=norms > 0.0)
         x_a, x_b = phi(h_a), phi(h_b)
         k_a, k_b, c = (sigma_w**2 * (x * y).mean(1) + sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b)))
         scale = np.sqrt(k_a * k_b)
