@@ -42,7 +42,7 @@ def row(name: str, sparsity: float, choice: dict, network: str, weights: str, se
     positions = 1 if network == "mlp" else 8
     start = {"positions": positions, "q_start": float(squares.mean()), "norms": InputNorms.from_samples(squares)}
     sigmas = (design.sigma_w, design.sigma_b)
-    theory = finite_width(design.phi(), *sigmas, WIDTH, DEPTH, same_weights=True, **start)
+    theory = finite_width(design.phi(), *sigmas, WIDTH, DEPTH, **start)
     edges = {c: bands(design.phi(), *sigmas, WIDTH, DEPTH, coverage=c, **start).q for c in (0.9, 0.99)}
     shares, gains, inside, leaves = [], [], {0.9: [], 0.99: []}, []
     model = hush.nn.mlp(64, 10, design) if network == "mlp" else hush.nn.cnn(8, 10, design, dims=1)

@@ -43,6 +43,6 @@ def check(design: hush.Design, model: torch.nn.Module, x: torch.Tensor, weights:
     assert abs(np.mean(shares) - design.sparsity) <= 0.01
     assert np.mean(inside) >= 0.99
     # A few networks: their mean log-gain lies within three standard errors of the chain's median.
-    theory = finite_width(*chain, same_weights=True, **start).gain_log10
+    theory = finite_width(*chain, **start).gain_log10
     deviation = (theory[0.9] - theory[0.1]) / 2.56
     assert abs(np.mean(gains) - theory[0.5]) <= 3.0 * deviation / np.sqrt(SEEDS)
