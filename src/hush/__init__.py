@@ -1,7 +1,41 @@
-"""hush: deep networks whose neurons stay quiet, and train anyway."""
+"""hush: deep networks whose neurons stay quiet, and train anyway.
+
+What needs torch is loaded when it is first used, so that the theory and the command line start without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hush.theory.design import Design, design
 
+if TYPE_CHECKING:
+    from hush import nn as nn
+    from hush import train as train
+    from hush.diagnose.verb import diagnose as diagnose
+    from hush.diagnose.zeros import sparsity as sparsity
+    from hush.nn import init_ as init_
+
 __version__ = "0.1.0"
 
-__all__ = ["Design", "__version__", "design"]
+__all__ = ["Design", "__version__", "design", "diagnose", "init_", "nn", "sparsity", "train"]
+
+# name: the module that holds it, and the attribute there, or None for the module itself
+_LAZY = {
+    "diagnose": ("hush.diagnose", None),
+    "init_": ("hush.nn", "init_"),
+    "nn": ("hush.nn", None),
+    "sparsity": ("hush.diagnose", "sparsity"),
+    "train": ("hush.train", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'hush' has no attribute {name!r}")
+    path, attribute = _LAZY[name]
+    module = import_module(path)
+    return module if attribute is None else getattr(module, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -269,9 +269,9 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
     both = phi.square_slope_moment(k)
     # What the weights' memory of the forward pass adds to the gain; see the module's docstring.
     further_out = np.where(alive, phi.input_slope_moment(k) / safe_mu, k) - k
-    memory = (
-        both / np.maximum(second, tiny) * (1.0 - b2 / np.maximum(k, b2 + tiny)) * further_out / (width * k * safe_mu)
-    )
+    # In a CNN only the mean of the gradient over the positions meets the x that they share.
+    forward_share = both / np.maximum(second, tiny) * (1.0 - b2 / np.maximum(k, b2 + tiny))
+    memory = forward_share * further_out / (width * positions * k * safe_mu)
     covariance = both - second * mu_1
     shared = np.clip(covariance / np.sqrt(variance * np.maximum(fourth_g * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
     shared = np.where(alive, shared, 0.0)

@@ -1,0 +1,26 @@
+"""torch: the sparse activations, ready-made networks, and initialisation on the Edge of Chaos."""
+
+from hush.nn import checkpoint, functional
+from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
+from hush.nn.init import init_
+from hush.nn.models import cnn, mlp
+from hush.nn.report import Drawn, InitReport, LeftAlone
+from hush.nn.theory_of import phi_of
+
+__all__ = [
+    "CST",
+    "CReLU",
+    "Drawn",
+    "FATReLU",
+    "InitReport",
+    "LeftAlone",
+    "ShiftedReLU",
+    "SoftThreshold",
+    "checkpoint",
+    "cnn",
+    "from_design",
+    "functional",
+    "init_",
+    "mlp",
+    "phi_of",
+]

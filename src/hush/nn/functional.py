@@ -1,0 +1,164 @@
+"""The five activations as functions: exact zeros, one-kernel backwards that keep only the output.
+
+    shifted_relu(x)    = max(x − τ, 0)
+    soft_threshold(x)  = sign(x) max(|x| − τ, 0)
+    crelu(x)           = min(max(x − τ, 0), m)
+    cst(x)             = sign(x) min(max(|x| − τ, 0), m)
+    fatrelu(x)         = x for x > τ, else 0
+
+One rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the kinks too. So the
+output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass the gradient at its
+bounds and would keep its input besides.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
+
+__all__ = ["crelu", "cst", "fatrelu", "shifted_relu", "soft_threshold"]
+
+_between = torch.ops.aten.hardtanh_backward.default  # grad where low < y < high, else 0
+_nonzero = torch.ops.aten.softshrink_backward.default  # grad where |y| > λ, else 0
+_positive = torch.ops.aten.threshold_backward.default  # grad where y > λ, else 0
+
+
+def shifted_relu(x: Tensor, threshold: float) -> Tensor:
+    """ReLU_τ(x) = max(x − τ, 0)."""
+    # relu keeps its result already, and its derivative at 0 is 0. Adding 0.0 − τ turns −0.0 into +0.0 when τ = 0.
+    return torch.relu(torch.add(_float(x), 0.0 - _in_dtype(threshold, x.dtype)))
+
+
+def soft_threshold(x: Tensor, threshold: float) -> Tensor:
+    """ST_τ(x) = sign(x) max(|x| − τ, 0)."""
+    return _apply(_SoftThreshold, x, threshold, math.inf)
+
+
+def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
+    """CReLU_{τ,m}(x) = min(max(x − τ, 0), m)."""
+    if clip == math.inf:
+        return shifted_relu(x, threshold)
+    return _apply(_CReLU, x, threshold, clip)
+
+
+def cst(x: Tensor, threshold: float, clip: float) -> Tensor:
+    """CST_{τ,m}(x) = sign(x) min(max(|x| − τ, 0), m)."""
+    return _apply(_SoftThreshold, x, threshold, clip)
+
+
+def fatrelu(x: Tensor, threshold: float) -> Tensor:
+    """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
+    return _apply(_FATReLU, x, threshold, math.inf)
+
+
+class _Activation(torch.autograd.Function):
+    """What the three share: the output is kept, and vmap needs no thought because all is elementwise."""
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(output)
+        ctx.clip = inputs[2]
+
+    @classmethod
+    def vmap(cls, info, in_dims, x, threshold, clip):  # type: ignore[no-untyped-def]
+        return cls.apply(x, threshold, clip), in_dims[0]
+
+
+class _CReLU(_Activation):
+    @staticmethod
+    def forward(x: Tensor, threshold: float, clip: float) -> Tensor:
+        # 0           x ≤ τ
+        # x − τ       τ < x < τ + m
+        # m           x ≥ τ + m
+        return F.hardtanh_(torch.add(x, 0.0 - threshold), 0.0, clip)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (y,) = ctx.saved_tensors
+        return _between(grad, y, 0.0, ctx.clip), None, None
+
+
+class _SoftThreshold(_Activation):
+    @staticmethod
+    def forward(x: Tensor, threshold: float, clip: float) -> Tensor:
+        # 0                     |x| ≤ τ
+        # sign(x)(|x| − τ)      τ < |x| < τ + m
+        # sign(x) m             |x| ≥ τ + m
+        # x − clamp(x) is exactly +0.0 inside, where softshrink may leave −0.0; so is −0.0 + 0.0.
+        y = x + 0.0 if threshold == 0.0 else torch.sub(x, torch.clamp(x, -threshold, threshold))
+        return y if clip == math.inf else F.hardtanh_(y, -clip, clip)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (y,) = ctx.saved_tensors
+        if ctx.clip != math.inf:
+            grad = _between(grad, y, -ctx.clip, ctx.clip)
+        if torch.compiler.is_compiling():
+            # The one kernel knows no dynamic shapes; compiled, the two of this become one anyway.
+            return grad.masked_fill(y == 0.0, 0.0), None, None
+        return _nonzero(grad, y, 0.0), None, None
+
+
+class _FATReLU(_Activation):
+    @staticmethod
+    def forward(x: Tensor, threshold: float, clip: float) -> Tensor:
+        # 0     x ≤ τ
+        # x     x > τ
+        return F.threshold(x, threshold, 0.0)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (y,) = ctx.saved_tensors
+        return _positive(grad, y, 0.0), None, None
+
+
+def _eager(function: type[_Activation]) -> type[torch.autograd.Function]:
+    """`function` with its set-up folded into forward: `apply` then spends no time on inspect.signature."""
+
+    class Eager(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *arguments):  # type: ignore[no-untyped-def]
+            output = function.forward(*arguments)
+            function.setup_context(ctx, arguments, output)
+            return output
+
+        backward = function.backward
+
+    return Eager
+
+
+_EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
+    function: _eager(function) for function in (_CReLU, _SoftThreshold, _FATReLU)
+}
+
+
+def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
+    threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return function.apply(_float(x), threshold, clip)
+    return _EAGER[function].apply(_float(x), threshold, clip)
+
+
+def _float(x: Tensor) -> Tensor:
+    if not x.dtype.is_floating_point:
+        raise ValueError(f"an activation needs a floating-point tensor, got {x.dtype}.")
+    return x
+
+
+def _in_dtype(value: float, dtype: torch.dtype) -> float:
+    """`value` as the half-precision types hold it.
+
+    Their kernels compute partly in float32, where bf16(m) < m may hold: the saturated units would then pass a gradient.
+    Plain arithmetic, which torch.compile folds: v·c − (v·c − v) with c = 2^k + 1 rounds to 53 − k bits (Veltkamp).
+    """
+    if dtype not in (torch.bfloat16, torch.float16) or value == math.inf:
+        return value
+    if value > torch.finfo(dtype).max:
+        return math.inf
+    if value < torch.finfo(dtype).tiny:
+        # Subnormal: a fixed grid, which adding and subtracting 1.5·2⁵² of its steps rounds to.
+        anchor = 1.5 * 2.0**52 * torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+        return (value + anchor) - anchor
+    scaled = value * (2.0 ** (53 - (8 if dtype is torch.bfloat16 else 11)) + 1.0)
+    return scaled - (scaled - value)

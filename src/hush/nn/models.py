@@ -1,0 +1,101 @@
+"""The paper's networks: an MLP and a CNN of equal layers, as plain `nn.Sequential`s.
+
+What the paper leaves open is an argument here: bias in every layer (σ_b² > 0 needs one), "same" padding and stride 1
+in the CNN, no pooling between layers, global average pooling before the head (`pool`), a linear head.
+"""
+
+from collections import OrderedDict
+from typing import Literal
+
+from torch import nn
+
+from hush.nn.activations import from_design
+from hush.theory.design import Design
+
+__all__ = ["cnn", "mlp"]
+
+
+def mlp(
+    in_features: int, out_features: int, design: Design, *, width: int | None = None, depth: int | None = None
+) -> nn.Sequential:
+    """`depth` hidden layers h^l = W^l x^{l−1} + b^l, x^l = φ(h^l), of `width` units, and a linear head.
+
+    Names in the state_dict: layer1.weight, layer1.bias, …, head.weight, head.bias. Inputs of more than one dimension
+    are flattened. The weights are torch's own until `hush.init_` draws them.
+
+    Arguments:
+        width, depth: by default those of the design.
+    """
+    width, depth = _size("width", width, design.width), _size("depth", depth, design.depth)
+    _at_least_one(in_features=in_features, out_features=out_features)
+    modules: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+    for layer in range(1, depth + 1):
+        modules[f"layer{layer}"] = nn.Linear(in_features if layer == 1 else width, width)
+        modules[f"phi{layer}"] = from_design(design)
+    modules["head"] = nn.Linear(width, out_features)
+    return nn.Sequential(modules)
+
+
+def cnn(
+    in_channels: int,
+    out_features: int,
+    design: Design,
+    *,
+    channels: int | None = None,
+    depth: int | None = None,
+    kernel: int = 3,
+    dims: Literal[1, 2] = 2,
+    padding: Literal["circular", "zeros"] = "circular",
+    pool: Literal["average", "none"] = "average",
+    positions: int | None = None,
+) -> nn.Sequential:
+    """`depth` convolutions of `channels` channels at full resolution, pooling, and a linear head.
+
+    Circular padding is what the theory assumes; zero padding takes variance away at the borders. With 300 channels on
+    32×32 images the paper's 50 layers cost 41 GMAC per image: on a CPU take fewer channels.
+
+    Arguments:
+        channels, depth: by default the width and depth of the design.
+        kernel: odd, so that padding keeps the size.
+        dims: 1 for sequences (batch, channels, length), 2 for images (batch, channels, height, width).
+        pool: "average" takes the mean over positions before the head; "none" feeds all of them to it.
+        positions: with pool="none", how many positions an input has (height × width).
+    """
+    channels, depth = _size("channels", channels, design.width), _size("depth", depth, design.depth)
+    _at_least_one(in_channels=in_channels, out_features=out_features)
+    if kernel < 1 or kernel % 2 == 0:
+        raise ValueError(f"kernel must be odd, so that padding keeps the size, got {kernel}.")
+    if dims not in (1, 2):
+        raise ValueError(f"dims must be 1 or 2, got {dims}.")
+    if padding not in ("circular", "zeros"):
+        raise ValueError(f"padding must be 'circular' or 'zeros', got {padding!r}.")
+    if pool not in ("average", "none"):
+        raise ValueError(f"pool must be 'average' or 'none', got {pool!r}.")
+    if (pool == "none") != (positions is not None):
+        raise ValueError(f"positions goes with pool='none' and only with it, got {positions} with pool={pool!r}.")
+    convolution = nn.Conv1d if dims == 1 else nn.Conv2d
+    modules: OrderedDict[str, nn.Module] = OrderedDict()
+    for layer in range(1, depth + 1):
+        modules[f"layer{layer}"] = convolution(
+            in_channels if layer == 1 else channels, channels, kernel, padding=kernel // 2, padding_mode=padding
+        )
+        modules[f"phi{layer}"] = from_design(design)
+    if pool == "average":
+        modules["pool"] = nn.AdaptiveAvgPool1d(1) if dims == 1 else nn.AdaptiveAvgPool2d(1)
+    modules["flatten"] = nn.Flatten()
+    modules["head"] = nn.Linear(channels * (positions or 1), out_features)
+    return nn.Sequential(modules)
+
+
+def _size(name: str, given: int | None, designed: int | None) -> int:
+    size = designed if given is None else given
+    if size is None:
+        raise ValueError(f"{name} is missing: give it here, or width and depth to hush.design.")
+    _at_least_one(**{name: size})
+    return size
+
+
+def _at_least_one(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}.")

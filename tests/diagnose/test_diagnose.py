@@ -1,0 +1,271 @@
+"""The paper's story at initialisation, models nobody here wrote, no trace left, and everything that is refused."""
+
+import json
+import math
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hush
+from hush.diagnose.digits import digits
+from hush.diagnose.run import measure
+from tests.helpers import ResNet, Transformer, assert_left_as_it_was, snapshot
+
+DESIGN = hush.design("crelu", 0.85, v_prime=0.7, width=100, depth=12)
+
+
+def network(design: hush.Design, seed: int = 0) -> tuple[nn.Sequential, Tensor]:
+    model = hush.nn.mlp(64, 10, design)
+    x = digits(48, design.input_variance)[0]
+    hush.init_(model, design, x, generator=torch.Generator().manual_seed(seed))
+    return model, x
+
+
+@cache
+def small() -> hush.diagnose.Diagnosis:
+    model, x = network(DESIGN)
+    return hush.diagnose(model, x, design=DESIGN)
+
+
+@pytest.mark.parametrize(
+    ("name", "sparsity", "seed", "stays"),
+    [("crelu", 0.85, 0, True), ("shifted_relu", 0.7, 2, False), ("soft_threshold", 0.5, 0, False)],
+)
+def test_the_papers_story_at_initialisation(name: str, sparsity: float, seed: int, stays: bool) -> None:
+    design = hush.design(name, sparsity, width=300, depth=100)
+    model, x = network(design, seed)
+    diagnosis = hush.diagnose(model, x, design=design)
+    assert (diagnosis.first_outside is None) == stays
+    assert diagnosis.trains == stays
+    if stays:
+        assert "q stays inside its band from the first layer to the last of 100" in diagnosis.verdict
+        assert diagnosis.verdict.endswith("it should train.")
+        assert abs(diagnosis.sparsity - sparsity) < 0.015
+    else:
+        assert f"q leaves its band at layer {diagnosis.first_outside.index} of 100" in diagnosis.verdict
+        assert diagnosis.verdict.endswith("it will not train.")
+        assert f">{diagnosis.first_outside.index}" in str(diagnosis)
+
+
+def test_figures_against_plain_torch() -> None:
+    """Every figure of a layer, computed here from kept activations."""
+    model, x = network(DESIGN)
+    diagnosis = hush.diagnose(model, x, chunk=17)
+    h = x.double()
+    reference = hush.nn.mlp(64, 10, DESIGN).double()
+    reference.load_state_dict({name: value.double() for name, value in model.state_dict().items()})
+    layer = 0
+    for name, module in reference.named_children():
+        before, h = h, module(h).detach()
+        if not name.startswith("phi"):
+            continue
+        row = diagnosis.layers[layer]
+        layer += 1
+        q = before.square().mean(1)
+        assert math.isclose(row.q, float(q.quantile(0.5)), rel_tol=1e-4)
+        assert math.isclose(row.sparsity, float((h == 0).double().mean()), abs_tol=1e-3)
+        assert math.isclose(row.saturated, float((h == DESIGN.clip).double().mean()), abs_tol=1e-3)
+        assert math.isclose(row.dead, float((h == 0).all(0).double().mean()), abs_tol=0.011)
+        assert row.units == 100
+    assert layer == len(diagnosis.layers) == 12
+
+
+def test_correlation_and_gradient_against_plain_torch() -> None:
+    model, x = network(DESIGN)
+    targets = digits(48)[1]
+    diagnosis = hush.diagnose(model, x, targets)
+    hidden = []
+    h = x
+    for module in model:
+        if isinstance(module, hush.nn.CReLU):
+            h.retain_grad()
+            hidden.append(h)
+        h = module(h)
+    nn.functional.cross_entropy(h, targets, reduction="sum").backward()
+    for row, h in zip(diagnosis.layers, hidden, strict=True):
+        rows = nn.functional.normalize(h.detach().double())
+        cosines = rows @ rows.T
+        mean = (cosines.sum() - cosines.trace()) / (48 * 47)
+        assert math.isclose(row.correlation, float(mean), abs_tol=1e-5)
+        squares = h.grad.double().square().sum(1)
+        assert math.isclose(row.gradient, float(squares.mean().sqrt()), rel_tol=1e-4)
+        gain = (squares / hidden[-1].grad.double().square().sum(1)).log10()
+        assert math.isclose(row.gain_log10, float(gain.quantile(0.5)), abs_tol=1e-3)
+
+
+def test_chunks_do_not_matter() -> None:
+    model, x = network(DESIGN)
+    whole, parts = hush.diagnose(model, x, chunk=48), hush.diagnose(model, x, chunk=11)
+    for a, b in zip(whole.layers, parts.layers, strict=True):
+        assert math.isclose(a.q, b.q, rel_tol=1e-5)
+        assert a.dead == b.dead
+
+
+def test_no_activation_is_kept() -> None:
+    """What the readings hold grows with inputs and units, not with their product."""
+    model, x = network(DESIGN)
+    readings = measure(model, (x,), None, None, 16).readings
+    for reading in readings:
+        held = sum(t.numel() for t in [*reading.q, *reading.squared_gradients, *reading.cosines, reading._alive])
+        assert held <= 2 * len(x) + 16 * 15 // 2 + reading.units
+
+
+def test_leaves_no_trace() -> None:
+    model = ResNet(nn.ReLU(inplace=True)).train()
+    before, state = snapshot(model), torch.random.get_rng_state()
+    hush.diagnose(model, torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1)))
+    assert_left_as_it_was(model, before)
+    assert all(module.training for module in model.modules())
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_hooks_are_removed_when_the_model_fails() -> None:
+    model, _ = network(DESIGN)
+    before = snapshot(model)
+    with pytest.raises(RuntimeError):
+        hush.diagnose(model, torch.randn(4, 65))
+    assert_left_as_it_was(model, before)
+
+
+def test_resnet_is_measured_without_a_prediction() -> None:
+    diagnosis = hush.diagnose(ResNet(nn.ReLU()), torch.randn(8, 3, 8, 8))
+    # One module called four times is four layers.
+    assert [layer.name for layer in diagnosis.layers] == [f"blocks.0.phi{n}" for n in ("", "#2", "#3", "#4")]
+    assert diagnosis.layers[0].units == 32
+    assert diagnosis.layers[0].q_band is None
+    assert "No prediction: the model is not a plain chain" in diagnosis.verdict
+    assert diagnosis.first_outside is None
+
+
+@pytest.mark.parametrize("phi", [DESIGN.module(), nn.GELU()], ids=str)
+def test_transformer_is_measured_without_a_prediction(phi: nn.Module) -> None:
+    diagnosis = hush.diagnose(Transformer(phi), torch.randint(0, 50, (8, 5)))
+    assert len(diagnosis.layers) == 1
+    assert diagnosis.layers[0].units == 128
+    assert "No prediction" in diagnosis.verdict
+
+
+@pytest.mark.parametrize(
+    ("phi", "sparsity"), [(nn.ReLU(), 0.5), (nn.Softshrink(0.5), 0.38), (nn.Hardtanh(), 0.0), (nn.LeakyReLU(0.1), 0.0)]
+)
+def test_torch_activations_have_predictions(phi: nn.Module, sparsity: float) -> None:
+    layers = [module for _ in range(5) for module in (nn.Linear(64, 64), phi)]
+    model = nn.Sequential(*layers, nn.Linear(64, 3))
+    for module in model:
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0.0, 1.0 / 8)
+            nn.init.zeros_(module.bias)
+    diagnosis = hush.diagnose(model, torch.randn(64, 64, generator=torch.Generator().manual_seed(0)))
+    assert not diagnosis.no_prediction
+    assert abs(diagnosis.layers[0].sparsity - sparsity) < 0.05
+    assert diagnosis.layers[0].inside > 0.9
+
+
+def test_wrong_initialisation_leaves_the_band_of_the_design() -> None:
+    model, x = network(DESIGN)
+    with torch.no_grad():
+        model.layer6.weight.mul_(3.0)
+    diagnosis = hush.diagnose(model, x, design=DESIGN)
+    assert diagnosis.first_outside.index == 6
+    assert hush.diagnose(model, 5 * x, design=DESIGN).first_outside.index >= 1
+
+
+def test_cnn_has_a_prediction() -> None:
+    design = hush.design("crelu", 0.8, v_prime=0.6, width=64, depth=8)
+    model = hush.nn.cnn(1, 10, design)
+    x = digits(16)[0].view(-1, 1, 8, 8)
+    hush.init_(model, design, x, weights="delta_orthogonal", generator=torch.Generator().manual_seed(0))
+    diagnosis = hush.diagnose(model, x, design=design)
+    assert diagnosis.layers[0].units == 64
+    assert diagnosis.layers[-1].gain_log10_band is not None
+    assert "averages over positions" in diagnosis.verdict
+
+
+def test_prints_as_a_table() -> None:
+    text = str(small())
+    assert "layer  name" in text
+    assert "12  phi12" in text
+    assert len(small().table(every=4).splitlines()) == 5  # header, 1, 5, 9 and the last
+    assert small().verdict in text
+
+
+def test_json_is_strict() -> None:
+    fields = json.loads(small().to_json(), parse_constant=pytest.fail)
+    assert fields["layers"][0]["name"] == "phi1"
+    assert fields["first_outside"] is None
+    assert math.isclose(fields["sparsity"], small().sparsity)
+
+
+def test_dataframe() -> None:
+    frame = small().to_dataframe()
+    assert list(frame.index) == list(range(1, 13))
+    assert (frame["q_low"] < frame["q_high"]).all()
+
+
+def test_plot(tmp_path) -> None:
+    figure = small().plot(tmp_path / "out.png")
+    assert len(figure.axes) == 4
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_single_input_has_no_correlation() -> None:
+    model, x = network(DESIGN)
+    diagnosis = hush.diagnose(model, x[:1])
+    assert diagnosis.layers[0].correlation is None
+    assert "phi1" in str(diagnosis)
+
+
+def test_half_precision() -> None:
+    model, x = network(DESIGN)
+    diagnosis = hush.diagnose(model.bfloat16(), x.bfloat16())
+    assert abs(diagnosis.layers[0].sparsity - small().layers[0].sparsity) < 0.02
+    assert abs(diagnosis.layers[0].saturated - small().layers[0].saturated) < 0.01
+
+
+def chain(phi: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 30), phi, nn.Linear(30, 10))
+
+
+X = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "sentence"),
+    [
+        (chain(nn.ReLU()), {"inputs": X.double()}, "inputs are torch.float64 and the model computes in torch.float32"),
+        (chain(nn.ReLU()), {"inputs": X[:0]}, "the batch is empty: its shape is .0, 64."),
+        (chain(nn.ReLU()), {"inputs": X / 0.0}, "the inputs hold 512 values that are NaN or infinite"),
+        (chain(nn.ReLU()), {"inputs": torch.zeros(8, 64)}, "the inputs are constant: every value is 0"),
+        (nn.Sequential(nn.ReLU()), {"inputs": X}, "has no Linear or Conv layer"),
+        (nn.Sequential(nn.Linear(64, 3)), {"inputs": X}, "has no activation module to read"),
+        (chain(nn.GELU()), {"inputs": X, "design": DESIGN}, "GELU.*which the design does not know"),
+        (chain(nn.ReLU()), {"inputs": X, "design": DESIGN}, "the model uses ReLU.*but the design is for CReLU"),
+        (chain(nn.ReLU()), {"inputs": X, "targets": torch.zeros(3)}, "8 inputs need 8 targets, got 3"),
+        (chain(nn.ReLU()), {"inputs": X, "chunk": 0}, "chunk must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(model: nn.Module, arguments: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        hush.diagnose(model, **arguments)
+
+
+def test_targets_of_other_kinds() -> None:
+    model = chain(nn.ReLU())
+    values = hush.diagnose(model, X, torch.randn(8, 10))
+    own = hush.diagnose(model, X, loss=lambda output, _: output.square().sum())
+    assert values.gradient_of == own.gradient_of == "the loss"
+    assert all(layer.gradient > 0 for layer in (*values.layers, *own.layers))
+
+
+def test_dead_network_does_not_break_it() -> None:
+    model, x = network(DESIGN)
+    with torch.no_grad():
+        model.layer5.weight.zero_()
+        model.layer5.bias.fill_(-1.0)
+    diagnosis = hush.diagnose(model, x, design=DESIGN)
+    assert diagnosis.layers[4].dead == 1.0
+    assert diagnosis.vanish == 1.0
+    assert "hardly learn" in diagnosis.verdict
+    json.loads(diagnosis.to_json(), parse_constant=pytest.fail)
