@@ -23,7 +23,7 @@ demo: $(READY)
 	$(BIN)/hush design crelu --sparsity 0.85 --width 300 --depth 100
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: $(READY)
 	$(BIN)/ruff check .
