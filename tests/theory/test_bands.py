@@ -46,7 +46,8 @@ def test_networks_stay_inside_at_the_stated_rate() -> None:
     # Of all networks, not of the healthy alone, which are 97 in 100 here.
     assert 0.83 <= inside <= 0.94
     gains = np.array([run[1] for run in runs])
-    assert abs(np.median(gains) - finite_width(*CHAIN, width, depth, norms=one).gain_log10[0.5]) < 0.15
+    # The median of 400 networks is good to 0.1, and at this width the chain itself lies 0.12 too low (2500 networks).
+    assert abs(np.median(gains) - finite_width(*CHAIN, width, depth, norms=one).gain_log10[0.5]) < 0.3
 
 
 @pytest.mark.parametrize("phi", [crelu(1.0, 1.0), cst(1.2, 0.8), shifted_relu(0.5)], ids=lambda phi: phi.name)
