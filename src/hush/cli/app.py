@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import design
+from hush.cli import data, design
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -20,9 +20,12 @@ app = typer.Typer(
 `hush design crelu --sparsity 0.85 --width 300 --depth 100`
 
 `hush design cst --sparsity 0.85 --v-prime 0.9 --width 300 --depth 100 --json`
+
+`hush data fetch mnist`
 """,
 )
 app.command("design")(design.design_command)
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:
