@@ -67,4 +67,6 @@ def read_cifar(content: bytes | bytearray, pixels: int, name: str) -> Batch:
         raise DataError(f"{name} is not a CIFAR batch: its data are not rows of {pixels} bytes.")
     if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
         raise DataError(f"{name} is not a CIFAR batch: its labels are not small whole numbers.")
+    if len(images) != len(labels):
+        raise DataError(f"{name} does not fit together: {len(images)} images and {len(labels)} labels.")
     return Batch(images, np.array(labels, np.uint8))

@@ -9,6 +9,7 @@ cifar-10-python.tar.gz                     the archive as published
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os.path import isdir, isfile
 from pathlib import Path
 
 from hush.data.catalogue import DataSet
@@ -37,10 +38,10 @@ def search(entry: DataSet, directory: Path) -> Found | None:
     Raises:
         DataError: if `directory` is none, or some of the files are there and others missing.
     """
-    if not directory.is_dir():
-        raise DataError(f"{directory} is not a directory.")
+    if not isdir(directory):
+        raise DataError(f"{directory} is not a directory that can be read.")
     archive = directory / entry.archive if entry.archive else None
-    if archive is not None and not archive.is_file():
+    if archive is not None and not isfile(archive):
         archive = None
     for folder in _folders(entry, directory):
         paths = [_first(folder / file.name, folder / f"{file.name}.gz") for file in entry.files]
@@ -63,4 +64,4 @@ def _folders(entry: DataSet, directory: Path) -> Iterator[Path]:
 
 
 def _first(*paths: Path) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if isfile(path)), None)

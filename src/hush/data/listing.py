@@ -1,6 +1,7 @@
 """What there is, and what is here already."""
 
 from dataclasses import asdict, dataclass
+from os.path import exists, getsize
 from typing import Any
 
 from hush.data.catalogue import CATALOGUE, Catalogue
@@ -51,7 +52,7 @@ def listing(catalogue: Catalogue = CATALOGUE) -> list[Listed]:
             entry.classes,
             sum(file.size for file in entry.files),
             all(
-                path.is_file() and path.stat().st_size == file.size
+                exists(path) and getsize(path) == file.size
                 for file, path in zip(entry.files, cached_files(entry), strict=True)
             ),
         )

