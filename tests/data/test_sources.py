@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,19 @@ def test_two_processes_at_once_fetch_once(tmp_path: Path, server: Server) -> Non
     crowd = [fetcher(catalogue, tmp_path) for _ in range(2)]
     assert sorted(process.communicate(timeout=25)[0].strip() for process in crowd) == ["cache", "download"]
     assert len(server.asked) == 4
+    where("mnist", catalogue=catalogue)
+
+
+def test_without_locks_the_work_is_done_twice_and_right(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    server.files, server.delay = zipped(idx_contents()), 0.1
+    catalogue = idx_catalogue(idx_contents(), server.url)
+    with ThreadPoolExecutor(2) as pool:
+        crowd = [pool.submit(fetch, "mnist", catalogue=catalogue) for _ in range(2)]
+    assert [fetched.result().source for fetched in crowd] == ["download", "download"]
     where("mnist", catalogue=catalogue)
 
 

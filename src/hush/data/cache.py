@@ -44,9 +44,10 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("ab") as lock:
-            _wait_for(lock, folder)
-            for leftover in folder.glob(f"{_STAGING}*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+            # Without a lock, what looks left over may belong to another fetcher at work.
+            if _wait_for(lock, folder):
+                for leftover in folder.glob(f"{_STAGING}*"):
+                    shutil.rmtree(leftover, ignore_errors=True)
             yield
     except OSError as error:
         raise DataError(
@@ -74,14 +75,22 @@ def place(scratch: Path, entry: DataSet, folder: Path) -> None:
         os.replace(staged, folder / file.name)
 
 
-def _wait_for(lock: IO[bytes], folder: Path) -> None:
-    """Take the lock, telling once that another process has it."""
+def _wait_for(lock: IO[bytes], folder: Path) -> bool:
+    """Take the lock, telling once that another process has it; False where the file system has no locks.
+
+    Some network file systems have none. Staging and renames alone keep the files right there: two fetchers then do the
+    work twice, and the same bytes land in the same place.
+    """
     told = False
-    while not _try_lock(lock):
-        if not told:
-            _log.warning("another process is fetching into %s; waiting for it.", folder)
-            told = True
-        time.sleep(_POLL_SECONDS)
+    try:
+        while not _try_lock(lock):
+            if not told:
+                _log.warning("another process is fetching into %s; waiting for it.", folder)
+                told = True
+            time.sleep(_POLL_SECONDS)
+    except OSError:
+        return False
+    return True
 
 
 if sys.platform == "win32":
@@ -102,8 +111,4 @@ else:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:
-            # Some network file systems have no locks. Staging and renames alone keep the files right there: two
-            # fetchers then do the work twice, and the same bytes land in the same place.
-            return True
         return True
