@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hush.theory.design import Design, design
 
 if TYPE_CHECKING:
+    from hush import data as data
     from hush import nn as nn
     from hush import train as train
     from hush.diagnose.verb import diagnose as diagnose
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Design", "__version__", "design", "diagnose", "init_", "nn", "sparsity", "train"]
+__all__ = ["Design", "__version__", "data", "design", "diagnose", "init_", "nn", "sparsity", "train"]
 
 # name: the module that holds it, and the attribute there, or None for the module itself
 _LAZY = {
+    "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),
     "init_": ("hush.nn", "init_"),
     "nn": ("hush.nn", None),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import design, diagnose
+from hush.cli import data, design, diagnose
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -22,10 +22,13 @@ app = typer.Typer(
 `hush design cst --sparsity 0.85 --v-prime 0.9 --width 300 --depth 100 --json`
 
 `hush diagnose --activation crelu --sparsity 0.85 --depth 100 --width 300`
+
+`hush data fetch mnist`
 """,
 )
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:

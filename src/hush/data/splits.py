@@ -1,0 +1,118 @@
+"""The one verb: a data set by name, as tensors ready to train on."""
+
+import math
+from dataclasses import dataclass
+from os.path import exists
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hush.data.catalogue import CATALOGUE, Catalogue, DataSet, data_set
+from hush.data.digits import read_digits
+from hush.data.directory import search
+from hush.data.errors import DataError
+from hush.data.normalise import moments, standardise, standardise_each
+from hush.data.raw import Raw, read_files
+from hush.data.sources import cached_files, fetch
+
+__all__ = ["Split", "Splits", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images, float32 (N, C·H·W) or (N, C, H, W), and labels, int64 (N,)."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} images of shape {tuple(self.images.shape[1:])})"
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """A data set in three: to learn from, to choose by, and to judge by."""
+
+    name: str
+    shape: tuple[int, int, int]
+    classes: int
+    train: Split
+    validation: Split
+    test: Split
+
+
+def load(
+    name: str,
+    *,
+    variance: float = 1.0,
+    per_image: bool = False,
+    flat: bool = True,
+    validation: float = 0.1,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    catalogue: Catalogue = CATALOGUE,
+) -> Splits:
+    """Load `name`, fetching it first if need be; every byte is verified each time.
+
+    Arguments:
+        name: "digits", "mnist", "fashion_mnist" or "cifar10".
+        variance: of the inputs, whose mean is 0: q*, or what `Design.input_variance` says.
+        per_image: give every image mean 0 and that variance, instead of the training set as a whole.
+        flat: images as vectors, or else as (C, H, W).
+        validation: the share of the training set held out.
+        seed: which images those are.
+        directory: where your own copy is, in one of torchvision's layouts or as bare files.
+
+    Raises:
+        DataError: if the data cannot be had or are damaged, or an argument is out of range.
+    """
+    entry = data_set(name, catalogue)
+    if not (math.isfinite(variance) and variance > 0):
+        raise DataError(f"the variance of the inputs must be positive and finite, not {variance}.")
+    if not 0 <= validation < 1:
+        raise DataError(f"the share held out for validation must be at least 0 and below 1, not {validation}.")
+    raw = read_digits(entry) if entry.format == "embedded" else _read(entry, directory, catalogue)
+    held_out = _held_out(len(raw.train_labels), validation, seed)
+    # The moments are those of the images to learn from: what is held out must not leak into them.
+    images = {"train": raw.train_images[~held_out], "validation": raw.train_images[held_out], "test": raw.test_images}
+    labels = {"train": raw.train_labels[~held_out], "validation": raw.train_labels[held_out], "test": raw.test_labels}
+    of = moments(images["train"])
+    # The bytes are let go one by one while the four times larger floats come.
+    del raw
+    splits = {}
+    for split in ("train", "validation", "test"):
+        pixels = images.pop(split)
+        x = standardise_each(pixels, variance) if per_image else standardise(pixels, of, variance)
+        del pixels
+        x = x if flat else x.unflatten(1, entry.shape)
+        splits[split] = Split(x, torch.from_numpy(labels[split]).to(torch.int64))
+    return Splits(name, entry.shape, entry.classes, **splits)
+
+
+def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) -> Raw:
+    """Straight from the files where they are; only if that fails, fetch."""
+    if directory is not None:
+        found = search(entry, Path(directory).expanduser())
+        if found is not None and found.files:
+            return read_files(entry, found.files)
+    if all(exists(path) for path in cached_files(entry)):
+        try:
+            return read_files(entry, cached_files(entry))
+        except DataError:
+            pass  # fetch names what is wrong, and replaces it if it can
+    return read_files(entry, fetch(entry.name, directory=directory, catalogue=catalogue).files)
+
+
+def _held_out(count: int, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which of `count` images are held out: a mask, so that both parts keep the order of the files."""
+    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]
+    mask = np.zeros(count, bool)
+    mask[chosen.numpy()] = True
+    if mask.all():
+        raise DataError(f"holding out {share:g} of {count} training images leaves none to learn from.")
+    return mask
