@@ -16,9 +16,9 @@ import time
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 import hush
+from benchmarks._digits import digits
 from hush.diagnose.run import measure
 from hush.theory import InputNorms, finite_width
 from hush.theory.bands import bands
@@ -27,17 +27,15 @@ DESIGNS = (("crelu", 0.85, {}), ("cst", 0.8, {}), ("shifted_relu", 0.7, {}), ("s
 WIDTH, DEPTH, INPUTS = 300, 100, 16
 
 
-def digits(network: str, variance: float) -> torch.Tensor:
-    """16 digits, standardised over the data set and scaled; for the CNN as sequences of 8 channels, 8 positions."""
-    images = load_digits().data
-    images = (images - images.mean()) / images.std() * variance**0.5
-    x = torch.tensor(images[:INPUTS], dtype=torch.float32)
+def inputs(network: str, variance: float) -> torch.Tensor:
+    """16 digits; for the CNN as sequences of 8 channels, 8 positions."""
+    x, _ = digits(INPUTS, variance)
     return x if network == "mlp" else x.view(INPUTS, 8, 8)
 
 
 def row(name: str, sparsity: float, choice: dict, network: str, weights: str, seeds: int) -> str:
     design = hush.design(name, sparsity, width=WIDTH, depth=DEPTH, **choice)
-    x = digits(network, design.input_variance)
+    x = inputs(network, design.input_variance)
     squares = x.double().flatten(1).square().mean(1).numpy()
     positions = 1 if network == "mlp" else 8
     start = {"positions": positions, "q_start": float(squares.mean()), "norms": InputNorms.from_samples(squares)}

@@ -90,3 +90,9 @@ class Transformer(nn.Module):
         y = self.norm1(x)
         x = x + self.attention(y, y, y, need_weights=False)[0]
         return self.unembed(x + self.mlp(self.norm2(x)))
+
+
+def digits(count: int, variance: float = 1.0) -> tuple[Tensor, Tensor]:
+    """The first `count` of the embedded digits to learn from, and their labels."""
+    split = hush.data.load("digits", variance=variance).train
+    return split.images[:count], split.labels[:count]

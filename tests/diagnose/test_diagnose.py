@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import hush
-from hush.diagnose.digits import digits
 from hush.diagnose.run import measure
-from tests.helpers import ResNet, Transformer, assert_left_as_it_was, snapshot
+from tests.helpers import ResNet, Transformer, assert_left_as_it_was, digits, snapshot
 
 DESIGN = hush.design("crelu", 0.85, v_prime=0.7, width=100, depth=12)
 

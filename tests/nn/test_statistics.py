@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import hush
-from hush.diagnose.digits import digits
+from tests.helpers import digits
 from hush.diagnose.run import measure
 from hush.theory import InputNorms, finite_width
 from hush.theory.bands import bands

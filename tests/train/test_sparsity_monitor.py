@@ -27,7 +27,7 @@ def test_callback_logs_every_nth_step(tmp_path) -> None:
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=1e-3)
 
-    from hush.diagnose.digits import digits
+    from tests.helpers import digits
 
     loader = DataLoader(TensorDataset(*digits(80)), batch_size=8)
     monitor = hush.train.SparsityMonitor(every=4, module="model")

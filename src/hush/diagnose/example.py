@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from hush.data import load
 from hush.diagnose.diagnosis import Diagnosis
-from hush.diagnose.digits import digits
 from hush.diagnose.verb import diagnose
 from hush.nn import checkpoint, cnn, init_, mlp
 from hush.nn.weights import Weights
@@ -24,7 +24,7 @@ def diagnose_new(
         raise ValueError(f"network must be mlp or cnn, got {network!r}.")
     design = make_design(activation, sparsity, **choice)
     model = mlp(64, 10, design) if network == "mlp" else cnn(1, 10, design)
-    x, labels = digits(inputs, design.input_variance)
+    x, labels = _digits(inputs, design.input_variance)
     x = _shaped(x, model)
     generator = torch.Generator().manual_seed(seed)
     init_(model, design, x, weights=cast(Weights, weights), generator=generator)
@@ -34,8 +34,16 @@ def diagnose_new(
 def diagnose_checkpoint(path: str | Path, inputs: int) -> Diagnosis:
     """Diagnose a saved network on the digits. Its weights speak for themselves: the theory takes σ_w, σ_b from them."""
     model, design = checkpoint.load(path)
-    x, labels = digits(inputs, design.input_variance)
+    x, labels = _digits(inputs, design.input_variance)
     return diagnose(model, _shaped(x, model), labels)
+
+
+def _digits(count: int, variance: float) -> tuple[Tensor, Tensor]:
+    """The first `count` digits to learn from, and their labels."""
+    split = load("digits", variance=variance).train
+    if not 1 <= count <= len(split):
+        raise ValueError(f"there are {len(split)} digits to learn from, got a count of {count}.")
+    return split.images[:count], split.labels[:count]
 
 
 def _shaped(x: Tensor, model: nn.Sequential) -> Tensor:
