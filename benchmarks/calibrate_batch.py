@@ -11,10 +11,10 @@ import argparse
 
 import numpy as np
 import torch
+from _digits import digits
 from torch.nn import functional as F  # noqa: N812
 
 import hush
-from benchmarks._digits import digits
 from hush.diagnose.run import measure
 
 DESIGNS = (("crelu", 0.85, {"v_prime": 0.7}), ("cst", 0.8, {"v_prime": 0.9}), ("shifted_relu", 0.7, {}))

@@ -16,9 +16,9 @@ import time
 
 import numpy as np
 import torch
+from _digits import digits
 
 import hush
-from benchmarks._digits import digits
 from hush.diagnose.run import measure
 from hush.theory import InputNorms, finite_width
 from hush.theory.bands import bands

@@ -46,7 +46,7 @@ def test_checkpoint(network: str, tmp_path) -> None:
         (["--checkpoint", "x.pt", "--activation", "cst"], "brings its own design"),
         (["--checkpoint", "missing.pt"], "there is no checkpoint at missing.pt"),
         ([*SMALL[1:], "--network", "rnn"], "network must be mlp or cnn, got 'rnn'"),
-        ([*SMALL[1:], "--inputs", "9999"], "there are 1797 digits, got a count of 9999"),
+        ([*SMALL[1:], "--inputs", "9999"], "there are 1293 digits to learn from, got a count of 9999"),
     ],
 )
 def test_bad_values(arguments: list[str], sentence: str) -> None:

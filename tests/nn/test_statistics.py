@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import hush
-from tests.helpers import digits
 from hush.diagnose.run import measure
 from hush.theory import InputNorms, finite_width
 from hush.theory.bands import bands
+from tests.helpers import digits
 
 SEEDS = 3
 
