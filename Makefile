@@ -21,6 +21,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/hush design crelu --sparsity 0.85 --width 300 --depth 100
+	$(BIN)/hush diagnose --activation crelu --sparsity 0.85 --width 300 --depth 100
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

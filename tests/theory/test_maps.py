@@ -14,6 +14,7 @@ from hush.theory import (
     correlation_map,
     correlation_map_slope,
     covariance_map,
+    covariance_map_slope,
     crelu,
     cst,
     edge_of_chaos,
@@ -127,6 +128,9 @@ def test_covariance_map_matches_monte_carlo_at_unequal_variances(phi: PiecewiseL
     rng = np.random.default_rng(5)
     z = rng.standard_normal((2, 1_000_000))
     rho, q_a, q_b = 0.6, 0.7, 1.9
+    step = 1e-5
+    ends = covariance_map(phi, np.array([rho - step, rho + step]), q_a, q_b, 1.3, 0.0)
+    assert covariance_map_slope(phi, rho, q_a, q_b, 1.3) == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-6)
     products = phi(np.sqrt(q_a) * z[0]) * phi(np.sqrt(q_b) * (rho * z[0] + np.sqrt(1 - rho**2) * z[1]))
     expected = 2.0 * products.mean() + 0.25
     error = 2.0 * products.std() / np.sqrt(products.size)

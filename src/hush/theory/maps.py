@@ -17,6 +17,7 @@ __all__ = [
     "correlation_map",
     "correlation_map_slope",
     "covariance_map",
+    "covariance_map_slope",
     "variance_map",
     "variance_map_curvature",
     "variance_map_slope",
@@ -58,6 +59,12 @@ def covariance_map(
     return sigma_w**2 * cross_moment(phi, rho, q_a, q_b) + sigma_b**2
 
 
+def covariance_map_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike, sigma_w: float) -> Any:
+    """The derivative of the covariance map in ρ: σ_w² √(q_a q_b) E[φ′(u₁)φ′(u₂)]."""
+    check_sigmas(sigma_w, 0.0)
+    return sigma_w**2 * cross_moment_slope(phi, rho, q_a, q_b)
+
+
 def correlation_map(phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w: float, sigma_b: float) -> Any:
     """R(ρ) = (σ_w² E[φ(u₁)φ(u₂)] + σ_b²)/q*, both variances at the fixed point q* (paper, eq. 6)."""
     return covariance_map(phi, rho, q_star, q_star, sigma_w, sigma_b) / q_star
@@ -65,8 +72,7 @@ def correlation_map(phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w
 
 def correlation_map_slope(phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w: float) -> Any:
     """R′(ρ) = σ_w² E[φ′(u₁)φ′(u₂)]; R′(1) = χ₁ when φ is continuous, ∞ when it jumps."""
-    check_sigmas(sigma_w, 0.0)
-    return sigma_w**2 * cross_moment_slope(phi, rho, q_star, q_star) / q_star
+    return covariance_map_slope(phi, rho, q_star, q_star, sigma_w) / q_star
 
 
 def check_sigmas(sigma_w: float, sigma_b: float) -> None:
