@@ -1,17 +1,6 @@
 """The mean-field theory of sparse activations, in float64; NumPy and SciPy only."""
 
-from hush.theory.activation import (
-    PiecewiseLinear,
-    crelu,
-    cst,
-    fatrelu,
-    hardtanh,
-    identity,
-    leaky_relu,
-    relu,
-    shifted_relu,
-    soft_threshold,
-)
+from hush.theory.activation import PiecewiseLinear
 from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
 from hush.theory.design import Design, GainLog10, Odds, design
 from hush.theory.edge_of_chaos import (
@@ -46,6 +35,17 @@ from hush.theory.maps import (
     variance_map,
     variance_map_curvature,
     variance_map_slope,
+)
+from hush.theory.named import (
+    crelu,
+    cst,
+    fatrelu,
+    hardtanh,
+    identity,
+    leaky_relu,
+    relu,
+    shifted_relu,
+    soft_threshold,
 )
 
 __all__ = [

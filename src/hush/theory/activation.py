@@ -15,23 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.theory._gaussian import Array, density, interval_moments, is_narrow
+from hush.theory._gaussian import Array, density
+from hush.theory._piece import Piece, standard
 
-__all__ = [
-    "PiecewiseLinear",
-    "crelu",
-    "cst",
-    "fatrelu",
-    "hardtanh",
-    "identity",
-    "leaky_relu",
-    "relu",
-    "shifted_relu",
-    "soft_threshold",
-]
-
-# Kinks further out than this many standard deviations carry no mass; the bound keeps their squares finite.
-_FAR = 1e150
+__all__ = ["PiecewiseLinear"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +97,7 @@ class PiecewiseLinear:
         def jumps(root: Array) -> Any:
             total: Any = 0.0
             for kink, step in self._square_jumps:
-                k = _standard(kink, root)
+                k = standard(kink, root)
                 total = total + step * k * density(k)
             return total / root / root / 2.0
 
@@ -122,7 +109,7 @@ class PiecewiseLinear:
         def jumps(root: Array) -> Any:
             total: Any = 0.0
             for kink, step in self._square_jumps:
-                k = np.clip(_standard(kink, root), -1e3, 1e3)
+                k = np.clip(standard(kink, root), -1e3, 1e3)
                 total = total + step * k * density(k) * (k * k - 3.0)
             return total / root / root / root / root / 4.0
 
@@ -151,7 +138,7 @@ class PiecewiseLinear:
     def square_slope_moment(self, q: ArrayLike) -> Any:
         """E[φ(√q z)² φ′(√q z)²]: what ties the noise of the gradient to that of the variance."""
 
-        def both(piece: "_Piece", root: Array) -> Array:
+        def both(piece: "Piece", root: Array) -> Array:
             return piece.alpha**2 * piece.moment(2, root)
 
         value, slope = self._limit(lambda v: v**2), self._slope_limit(lambda a: a**2)
@@ -233,40 +220,40 @@ class PiecewiseLinear:
         return left, right
 
     @cached_property
-    def _pieces(self) -> list["_Piece"]:
+    def _pieces(self) -> list["Piece"]:
         """The segments, split where φ crosses zero, each anchored where |φ| is smallest."""
         pieces = []
         for i, (left, right, slope, offset) in enumerate(self.segments()):
             at_left, at_right = self._ends(i)
             if slope and at_left * at_right < 0.0:
                 zero = -offset / slope
-                pieces.append(_Piece(left, zero, 0.0, slope, mirrored=True))
-                pieces.append(_Piece(zero, right, 0.0, slope, mirrored=False))
+                pieces.append(Piece(left, zero, 0.0, slope, mirrored=True))
+                pieces.append(Piece(zero, right, 0.0, slope, mirrored=False))
             else:
                 mirrored = left == -math.inf or abs(at_right) < abs(at_left)
-                pieces.append(_Piece(left, right, at_right if mirrored else at_left, slope, mirrored))
+                pieces.append(Piece(left, right, at_right if mirrored else at_left, slope, mirrored))
         return pieces
 
     @cached_property
-    def _unsplit(self) -> list["_Piece"]:
+    def _unsplit(self) -> list["Piece"]:
         """The sloped segments as they are. Two pieces that meet at a zero of φ would cancel in V″."""
         pieces = []
         for i, (left, right, slope, _) in enumerate(self.segments()):
             if slope and self.kinks:
                 mirrored = left == -math.inf
-                pieces.append(_Piece(left, right, self._ends(i)[mirrored], slope, mirrored))
+                pieces.append(Piece(left, right, self._ends(i)[mirrored], slope, mirrored))
         return pieces
 
     # --- evaluation over q ---
 
     def _expect(
         self,
-        term: Callable[["_Piece", Array], Any],
+        term: Callable[["Piece", Array], Any],
         q: ArrayLike,
         at_zero: float,
         extra: Callable[[Array], Any] | None = None,
         even: bool = True,
-        pieces: "list[_Piece] | None" = None,
+        pieces: "list[Piece] | None" = None,
     ) -> Any:
         """Σ over pieces of term(piece, √q), and the limit `at_zero` where q = 0.
 
@@ -287,7 +274,7 @@ class PiecewiseLinear:
         return _unwrap(np.where(q > 0.0, total.reshape(q.shape), at_zero))
 
     def _probability(self, wanted: Callable[[float, float], bool], q: ArrayLike) -> Any:
-        def mass(piece: "_Piece", root: Array) -> Any:
+        def mass(piece: "Piece", root: Array) -> Any:
             return piece.mass(root) if wanted(piece.alpha, piece.value) else 0.0
 
         left, right = self._at_zero()
@@ -320,99 +307,6 @@ class PiecewiseLinear:
         return math.copysign(math.inf, -linear) if linear else 0.0
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """One linear piece of φ. `value` is φ at the anchor: the left end, or the right end when `mirrored`."""
-
-    left: float
-    right: float
-    value: float
-    alpha: float
-    mirrored: bool
-
-    def _interval(self, root: Array) -> tuple[Array, Array, Array]:
-        """(anchor, far end, width) in units of √q, reflected to start at the anchor."""
-        left, right = (-self.right, -self.left) if self.mirrored else (self.left, self.right)
-        return _standard(left, root), _standard(right, root), _standard(right - left, root)
-
-    def mass(self, root: Array) -> Array:
-        """P(√q z in this piece)."""
-        return interval_moments(*self._interval(root), 0)[0]
-
-    def moment(self, power: int, root: Array) -> Array:
-        """E[φ^power] over this piece: (v + α√q u)^power, u measured from the anchor."""
-        if self.alpha == 0.0:
-            return self.value**power * self.mass(root) if self.value else np.zeros(root.shape)
-        rise = -self.alpha if self.mirrored else self.alpha
-        moments = interval_moments(*self._interval(root), power)
-        terms = [
-            math.comb(power, k) * self.value ** (power - k) * (rise * root) ** k * moments[k] for k in range(power + 1)
-        ]
-        return np.asarray(sum(terms))
-
-    def input_square(self, root: Array) -> Array:
-        """E[x²] over this piece."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
-        a, b, width = self._interval(root)
-        m0, m1, m2 = interval_moments(a, b, width, 2)
-        a = np.where(m0 == 0.0, 0.0, a)
-        return (a * a * m0 + 2.0 * a * m1 + m2) * root * root
-
-    def slope(self, root: Array) -> Array:
-        """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
-        a, b, width = self._interval(root)
-        d = self._rise(root)
-        m0, m1, m2 = interval_moments(a, b, width, 2)
-        # Where the piece is out of reach its moments are 0 and a may be 1e150: keep their product 0.
-        a = np.where(m0 == 0.0, 0.0, a)
-        return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)
-
-    def curvature(self, root: Array) -> Array:
-        """E[φ φ′ x (z² − 3)]/(2q²) over this piece: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
-        a, b, width = self._interval(root)
-        d = self._rise(root)
-        # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.
-        total = np.asarray(_curvature_edge(a, d, 0.0) - _curvature_edge(b, d, np.where(np.isfinite(b), width, 0.0)))
-        narrow = is_narrow(a, b, width)
-        if narrow.any():
-            # There the two ends cancel: expand about the anchor instead.
-            a, d = a[narrow], d[narrow]
-            m = interval_moments(a, b[narrow], width[narrow], 4)
-            # (d + u)(a + u)(c + 2au + u²), c = a² − 3
-            c = a * a - 3.0
-            coefficients: tuple[Any, ...] = (
-                d * a * c,
-                (d + a) * c + 2 * d * a * a,
-                c + 2 * a * (d + a) + d * a,
-                3 * a + d,
-                1.0,
-            )
-            total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
-        return self.alpha**2 * total / root / root / 2.0
-
-    def _rise(self, root: Array) -> Array:
-        """d = |φ|/(|α|√q) at the anchor, with the sign that makes (d + u) grow away from it."""
-        return (-self.value if self.mirrored else self.value) / (self.alpha * root)
-
-
-def _curvature_edge(z: Array, d: Array, u: Array | float) -> Array:
-    """(z²(z − ζ) + ζ) n(z) at z = a + u, with z − ζ = d + u and so ζ = z − d − u; 0 far out."""
-    z = np.clip(z, -1e3, 1e3)
-    return (z * z * (d + u) + (z - d - u)) * density(z)
-
-
-def _standard(kink: float, root: Array) -> Array:
-    """κ/√q, with the infinite ends kept and the merely huge ones kept finite."""
-    if math.isinf(kink):
-        return np.full(root.shape, kink)
-    return np.clip(kink / root, -_FAR, _FAR)
-
-
 def _unwrap(x: Array) -> Any:
     """A Python float for a scalar, the array otherwise."""
     return float(x) if np.ndim(x) == 0 else x
@@ -420,95 +314,3 @@ def _unwrap(x: Array) -> Any:
 
 def _offender(values: Array, good: Any) -> float:
     return float(np.asarray(values)[~np.asarray(good)].flat[0])
-
-
-def _check(name: str, value: float, *, positive: bool) -> float:
-    value = float(value)
-    if math.isnan(value) or value < 0.0 or (positive and value == 0.0):
-        raise ValueError(f"{name} must be {'positive' if positive else 'at least 0'}, got {value}.")
-    return value
-
-
-def identity() -> PiecewiseLinear:
-    """φ(x) = x."""
-    return PiecewiseLinear((), (1.0,), (0.0,), "identity")
-
-
-def relu() -> PiecewiseLinear:
-    """φ(x) = max(0, x)."""
-    return PiecewiseLinear((0.0,), (0.0, 1.0), (0.0, 0.0), "relu")
-
-
-def leaky_relu(slope: float) -> PiecewiseLinear:
-    """φ(x) = x for x > 0, slope·x otherwise."""
-    return PiecewiseLinear((0.0,), (slope, 1.0), (0.0, 0.0), "leaky_relu")
-
-
-def hardtanh(bound: float) -> PiecewiseLinear:
-    """φ(x) = min(max(x, −bound), bound)."""
-    bound = _check("bound", bound, positive=True)
-    return PiecewiseLinear((-bound, bound), (0.0, 1.0, 0.0), (-bound, 0.0, bound), "hardtanh")
-
-
-def shifted_relu(threshold: float) -> PiecewiseLinear:
-    """ReLU_τ(x) = x − τ for x > τ, else 0 (paper, eq. 7)."""
-    threshold = _check("threshold", threshold, positive=False)
-    _check_finite("threshold", threshold)
-    return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, -threshold), "shifted_relu")
-
-
-def soft_threshold(threshold: float) -> PiecewiseLinear:
-    """ST_τ(x) = x − sign(x)τ for |x| > τ, else 0 (paper, eq. 8)."""
-    threshold = _check("threshold", threshold, positive=False)
-    _check_finite("threshold", threshold)
-    if threshold == 0.0:
-        return PiecewiseLinear((), (1.0,), (0.0,), "soft_threshold")
-    return PiecewiseLinear((-threshold, threshold), (1.0, 0.0, 1.0), (threshold, 0.0, -threshold), "soft_threshold")
-
-
-def crelu(threshold: float, clip: float) -> PiecewiseLinear:
-    """CReLU_{τ,m}(x) = min(max(x − τ, 0), m) (paper, eq. 9). clip = ∞ is the shifted ReLU."""
-    clip = _check("clip", clip, positive=True)
-    if math.isinf(clip):
-        return shifted_relu(threshold)
-    threshold = _check("threshold", threshold, positive=False)
-    _check_finite("threshold", threshold)
-    top = _top(threshold, clip)
-    return PiecewiseLinear((threshold, top), (0.0, 1.0, 0.0), (0.0, -threshold, clip), "crelu")
-
-
-def cst(threshold: float, clip: float) -> PiecewiseLinear:
-    """CST_{τ,m}(x) = sign(x)·min(max(|x| − τ, 0), m) (paper, eq. 10). clip = ∞ is the soft threshold."""
-    clip = _check("clip", clip, positive=True)
-    if math.isinf(clip):
-        return soft_threshold(threshold)
-    threshold = _check("threshold", threshold, positive=False)
-    _check_finite("threshold", threshold)
-    top = _top(threshold, clip)
-    if threshold == 0.0:
-        return PiecewiseLinear((-top, top), (0.0, 1.0, 0.0), (-clip, 0.0, clip), "cst")
-    return PiecewiseLinear(
-        (-top, -threshold, threshold, top),
-        (0.0, 1.0, 0.0, 1.0, 0.0),
-        (-clip, threshold, 0.0, -threshold, clip),
-        "cst",
-    )
-
-
-def fatrelu(threshold: float) -> PiecewiseLinear:
-    """FATReLU_τ(x) = x for x > τ, else 0: it jumps at τ (Kurtz et al. 2020)."""
-    threshold = _check("threshold", threshold, positive=False)
-    _check_finite("threshold", threshold)
-    return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, 0.0), "fatrelu")
-
-
-def _check_finite(name: str, value: float) -> None:
-    if math.isinf(value):
-        raise ValueError(f"{name} must be finite, got {value}.")
-
-
-def _top(threshold: float, clip: float) -> float:
-    """τ + m, where φ reaches the clip."""
-    if threshold + clip == threshold:
-        raise ValueError(f"clip {clip} is lost in rounding beside threshold {threshold}; take a larger clip.")
-    return threshold + clip

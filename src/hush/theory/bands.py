@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.edge_of_chaos import check_positive
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, InputNorms, _chains, check_size
+from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, InputNorms, run_chains, check_size
 from hush.theory.maps import check_sigmas
 
 __all__ = ["Band", "Bands", "bands", "correlation_band", "dead_units"]
@@ -87,7 +87,7 @@ def bands(
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}.")
     variances = (sigma_w**2, sigma_b**2)
-    k, beyond = _chains(phi, *variances, width, depth + _BEYOND, q_start, norms, samples, seed, positions)
+    k, beyond = run_chains(phi, *variances, width, depth + _BEYOND, q_start, norms, samples, seed, positions)
     k, gains = k[:depth], beyond[: depth - 1] - beyond[depth - 1]
     worst, total = gains.max(0), gains[0]
     healthy = (beyond.max(0) <= EXPLODING_GAIN_LOG10) & (total >= VANISHING_GAIN_LOG10)

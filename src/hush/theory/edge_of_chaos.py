@@ -14,9 +14,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from hush.theory._gaussian import Array
-from hush.theory.activation import PiecewiseLinear, crelu, cst, shifted_relu, soft_threshold
+from hush.theory.activation import PiecewiseLinear
 from hush.theory.fixed_points import FixedPoint, correlation_fixed_points, variance_fixed_points
 from hush.theory.maps import chi_1, correlation_map_slope
+from hush.theory.named import crelu, cst, shifted_relu, soft_threshold
 
 __all__ = [
     "ACTIVATIONS",

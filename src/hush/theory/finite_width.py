@@ -139,7 +139,7 @@ def finite_width(
     check_sigmas(sigma_w, sigma_b)
     check_positive("q_start", q_start)
     check_size(width, depth)
-    k, gains = _chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed, positions)
+    k, gains = run_chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed, positions)
     quantiles = np.quantile(k * _sampling_noise(width, depth, samples, seed), _LEVELS, axis=1)
     total = gains[0]
     return FiniteWidth(
@@ -182,7 +182,7 @@ def largest_safe_clip(
         if log_clip not in tried:
             phi = activation(name, threshold, float(np.exp(log_clip)))
             w2, b2 = edge_of_chaos(phi, 1.0)
-            _, gains = _chains(phi, w2, b2, width, depth, 1.0, norms, _SAMPLES, 0)
+            _, gains = run_chains(phi, w2, b2, width, depth, 1.0, norms, _SAMPLES, 0)
             count = np.sum(gains.max(0) > EXPLODING_GAIN_LOG10)
             tried[log_clip] = float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
         return tried[log_clip]
@@ -213,7 +213,7 @@ def check_size(width: int, depth: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value}.")
 
 
-def _chains(
+def run_chains(
     phi: PiecewiseLinear,
     w2: float,
     b2: float,

@@ -1,0 +1,105 @@
+"""One linear piece of an activation and its share of each Gaussian integral."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hush.theory._gaussian import Array, density, interval_moments, is_narrow
+
+# Kinks further out than this many standard deviations carry no mass; the bound keeps their squares finite.
+_FAR = 1e150
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One linear piece of φ. `value` is φ at the anchor: the left end, or the right end when `mirrored`."""
+
+    left: float
+    right: float
+    value: float
+    alpha: float
+    mirrored: bool
+
+    def _interval(self, root: Array) -> tuple[Array, Array, Array]:
+        """(anchor, far end, width) in units of √q, reflected to start at the anchor."""
+        left, right = (-self.right, -self.left) if self.mirrored else (self.left, self.right)
+        return standard(left, root), standard(right, root), standard(right - left, root)
+
+    def mass(self, root: Array) -> Array:
+        """P(√q z in this piece)."""
+        return interval_moments(*self._interval(root), 0)[0]
+
+    def moment(self, power: int, root: Array) -> Array:
+        """E[φ^power] over this piece: (v + α√q u)^power, u measured from the anchor."""
+        if self.alpha == 0.0:
+            return self.value**power * self.mass(root) if self.value else np.zeros(root.shape)
+        rise = -self.alpha if self.mirrored else self.alpha
+        moments = interval_moments(*self._interval(root), power)
+        terms = [
+            math.comb(power, k) * self.value ** (power - k) * (rise * root) ** k * moments[k] for k in range(power + 1)
+        ]
+        return np.asarray(sum(terms))
+
+    def input_square(self, root: Array) -> Array:
+        """E[x²] over this piece."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        m0, m1, m2 = interval_moments(a, b, width, 2)
+        a = np.where(m0 == 0.0, 0.0, a)
+        return (a * a * m0 + 2.0 * a * m1 + m2) * root * root
+
+    def slope(self, root: Array) -> Array:
+        """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        d = self._rise(root)
+        m0, m1, m2 = interval_moments(a, b, width, 2)
+        # Where the piece is out of reach its moments are 0 and a may be 1e150: keep their product 0.
+        a = np.where(m0 == 0.0, 0.0, a)
+        return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)
+
+    def curvature(self, root: Array) -> Array:
+        """E[φ φ′ x (z² − 3)]/(2q²) over this piece: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
+        if self.alpha == 0.0:
+            return np.zeros(root.shape)
+        a, b, width = self._interval(root)
+        d = self._rise(root)
+        # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.
+        total = np.asarray(_curvature_edge(a, d, 0.0) - _curvature_edge(b, d, np.where(np.isfinite(b), width, 0.0)))
+        narrow = is_narrow(a, b, width)
+        if narrow.any():
+            # There the two ends cancel: expand about the anchor instead.
+            a, d = a[narrow], d[narrow]
+            m = interval_moments(a, b[narrow], width[narrow], 4)
+            # (d + u)(a + u)(c + 2au + u²), c = a² − 3
+            c = a * a - 3.0
+            coefficients: tuple[Any, ...] = (
+                d * a * c,
+                (d + a) * c + 2 * d * a * a,
+                c + 2 * a * (d + a) + d * a,
+                3 * a + d,
+                1.0,
+            )
+            total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
+        return self.alpha**2 * total / root / root / 2.0
+
+    def _rise(self, root: Array) -> Array:
+        """d = |φ|/(|α|√q) at the anchor, with the sign that makes (d + u) grow away from it."""
+        return (-self.value if self.mirrored else self.value) / (self.alpha * root)
+
+
+def _curvature_edge(z: Array, d: Array, u: Array | float) -> Array:
+    """(z²(z − ζ) + ζ) n(z) at z = a + u, with z − ζ = d + u and so ζ = z − d − u; 0 far out."""
+    z = np.clip(z, -1e3, 1e3)
+    return (z * z * (d + u) + (z - d - u)) * density(z)
+
+
+def standard(kink: float, root: Array) -> Array:
+    """κ/√q, with the infinite ends kept and the merely huge ones kept finite."""
+    if math.isinf(kink):
+        return np.full(root.shape, kink)
+    return np.clip(kink / root, -_FAR, _FAR)
