@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.edge_of_chaos import check_positive
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, InputNorms, run_chains, check_size
+from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, InputNorms, check_size, run_chains
 from hush.theory.maps import check_sigmas
 
 __all__ = ["Band", "Bands", "bands", "correlation_band", "dead_units"]
