@@ -1,7 +1,7 @@
 """What `hush.init_` gives at width 300, depth 100, over many seeds, beside what the theory says.
 
     python benchmarks/initialisation.py                    100 seeds, about 20 minutes on one core
-    python benchmarks/initialisation.py --seeds 20 --only mlp
+    python benchmarks/initialisation.py --seeds 20 --only mlp --activation crelu
 
 For each design, kind of weights and network, over seeds × 16 digits:
 
@@ -70,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--only", choices=("mlp", "cnn"), help="one kind of network")
+    parser.add_argument("--activation", choices=[name for name, *_ in DESIGNS], help="one activation")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -80,6 +81,8 @@ def main() -> None:
     )
     begin = time.perf_counter()
     for name, sparsity, choice in DESIGNS:
+        if options.activation not in (None, name):
+            continue
         for network in ("mlp", "cnn") if options.only is None else (options.only,):
             kinds = ("gaussian", "orthogonal") if design_is_clipped(name) else ("gaussian",)
             for weights in (*kinds, "delta_orthogonal") if network == "cnn" and len(kinds) > 1 else kinds:

@@ -171,15 +171,16 @@ def test_wrong_initialisation_leaves_the_band_of_the_design() -> None:
     assert hush.diagnose(model, 5 * x, design=DESIGN).first_outside.index >= 1
 
 
-def test_cnn_has_a_prediction() -> None:
+@pytest.mark.parametrize("padding", ["circular", "zeros"])
+def test_cnn_has_a_prediction(padding: str) -> None:
     design = hush.design("crelu", 0.8, v_prime=0.6, width=64, depth=8)
-    model = hush.nn.cnn(1, 10, design)
+    model = hush.nn.cnn(1, 10, design, padding=padding)
     x = digits(16)[0].view(-1, 1, 8, 8)
     hush.init_(model, design, x, weights="delta_orthogonal", generator=torch.Generator().manual_seed(0))
     diagnosis = hush.diagnose(model, x, design=design)
     assert diagnosis.layers[0].units == 64
     assert diagnosis.layers[-1].gain_log10_band is not None
-    assert "averages over positions" in diagnosis.verdict
+    assert ("zero padding takes variance away" in diagnosis.verdict) == (padding == "zeros")
 
 
 def test_prints_as_a_table() -> None:

@@ -108,10 +108,8 @@ def _mean_square(parameter: Tensor) -> float:
 
 def _note(layers: dict[str, nn.Module], hidden: tuple[str, ...]) -> str:
     kinds = [layers[name] for name in hidden]
-    if any(not isinstance(layer, nn.Linear) for layer in kinds):
-        padded = any(getattr(layer, "padding_mode", "") == "zeros" and any(_sizes(layer)) for layer in kinds)
-        borders = " and zero padding takes variance away at the borders" if padded else ""
-        return f"averages over positions fluctuate less than the bands allow{borders}"
+    if any(getattr(layer, "padding_mode", "") == "zeros" and any(_sizes(layer)) for layer in kinds):
+        return "zero padding takes variance away at the borders, which they leave out"
     return ""
 
 
