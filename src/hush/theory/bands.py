@@ -12,6 +12,8 @@ its band, for the band says where a network that trains would be. Where fewer th
 the best-behaved hundredth stands in.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,9 +108,9 @@ def bands(
         width,
         depth,
         coverage,
-        simultaneous(kept * chi, coverage),
-        simultaneous(shares[0], coverage),
-        simultaneous(shares[1], coverage),
+        _mapped(simultaneous(np.log(kept * chi), coverage), math.exp),
+        _mapped(simultaneous(shares[0], coverage), _share),
+        _mapped(simultaneous(shares[1], coverage), _share),
         simultaneous(back, coverage),
         float(np.mean(worst > EXPLODING_GAIN_LOG10)),
         float(np.mean(total < VANISHING_GAIN_LOG10)),
@@ -116,20 +118,31 @@ def bands(
 
 
 def simultaneous(values: Array, coverage: float) -> Band:
-    """The band between the r-th smallest and the r-th largest value of each layer, r as large as coverage allows.
+    """[median − c·(median − 10 %), median + c·(90 % − median)] of each layer; c such that `coverage` never leaves it.
 
-    `values` is (layers, chains). A chain's r is the smallest rank from either end that it has at any layer.
+    `values` is (layers, chains). One number, c, is fitted to the chains, so the band holds fresh ones as it holds these.
     """
-    chains = values.shape[1]
-    ordered = np.sort(values, axis=1)
-    ranks = np.empty(values.shape, dtype=np.int64)
-    np.put_along_axis(ranks, np.argsort(values, axis=1), np.arange(chains)[None, :], axis=1)
-    # Where a layer does not vary, ranks are an accident of sorting and say nothing.
-    vary = ordered[:, 0] < ordered[:, -1]
-    outermost = np.minimum(ranks, chains - 1 - ranks)[vary].min(0) if vary.any() else np.zeros(chains)
-    r = int(np.quantile(outermost, 1.0 - coverage, method="lower"))
-    low, high = ordered[:, r], ordered[:, chains - 1 - r]
-    return Band(*(tuple(float(v) for v in row) for row in (low, np.median(values, axis=1), high)))
+    low, median, high = np.quantile(values, (0.1, 0.5, 0.9), axis=1)
+    down, up = median - low, high - median
+    # A layer that does not vary has no width, and nothing leaves it.
+    distance = np.where(
+        values < median[:, None], _over(median[:, None] - values, down), _over(values - median[:, None], up)
+    )
+    c = float(np.quantile(distance.max(0), coverage))
+    return Band(*(tuple(float(v) for v in row) for row in (median - c * down, median, median + c * up)))
+
+
+def _over(distance: Array, width: Array) -> Array:
+    """distance/width by layer, 0 where the width is."""
+    return distance / np.where(width > 0.0, width, np.inf)[:, None]
+
+
+def _mapped(band: Band, function: Callable[[float], float]) -> Band:
+    return Band(*(tuple(function(v) for v in row) for row in (band.low, band.median, band.high)))
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def correlation_band(
@@ -168,7 +181,7 @@ def correlation_band(
         k_a, k_b, c = (sigma_w**2 * (x * y).mean(1) + sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b)))
         scale = np.sqrt(k_a * k_b)
         rho = np.clip(np.divide(c, scale, out=np.zeros(pairs), where=scale > 0.0), -1.0, 1.0)
-    return simultaneous(history, coverage)
+    return _mapped(simultaneous(history, coverage), lambda rho: min(max(rho, -1.0), 1.0))
 
 
 def dead_units(phi: PiecewiseLinear, q: Array, rho: Array, inputs: int) -> Array:
