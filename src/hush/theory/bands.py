@@ -120,14 +120,13 @@ def bands(
 def simultaneous(values: Array, coverage: float) -> Band:
     """[median − c·(median − 10 %), median + c·(90 % − median)] of each layer; c such that `coverage` never leaves it.
 
-    `values` is (layers, chains). One number, c, is fitted to the chains, so the band holds fresh ones as it holds these.
+    `values` is (layers, chains). Only c is fitted to the chains, so the band holds fresh ones as it holds these.
     """
     low, median, high = np.quantile(values, (0.1, 0.5, 0.9), axis=1)
     down, up = median - low, high - median
     # A layer that does not vary has no width, and nothing leaves it.
-    distance = np.where(
-        values < median[:, None], _over(median[:, None] - values, down), _over(values - median[:, None], up)
-    )
+    above = values - median[:, None]
+    distance = np.maximum(_over(-above, down), _over(above, up))
     c = float(np.quantile(distance.max(0), coverage))
     return Band(*(tuple(float(v) for v in row) for row in (median - c * down, median, median + c * up)))
 
