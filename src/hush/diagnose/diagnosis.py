@@ -63,7 +63,7 @@ class Diagnosis:
 
     Attributes:
         inputs: how many inputs were run.
-        explode, vanish: the share of them whose gradient grows more than tenfold, or shrinks a thousandfold.
+        explode, vanish: the share of them whose gradient grows more than thirtyfold, or shrinks a thousandfold.
         predicted_explode, predicted_vanish: the same over initialisations and inputs, by theory.
         no_prediction: why there is none; empty if there is.
     """
@@ -92,7 +92,7 @@ class Diagnosis:
 
     @property
     def trains(self) -> bool:
-        """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in five goes astray."""
+        """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in ten goes astray."""
         from hush.theory.finite_width import TRAINABLE_ODDS
 
         return max(self.explode, self.vanish) <= TRAINABLE_ODDS

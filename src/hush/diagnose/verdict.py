@@ -52,7 +52,7 @@ def _sparsity(layers: tuple[Layer, ...], prediction: Prediction | str) -> str:
 
 
 def _gradient(explode: float, vanish: float) -> str:
-    text = f"The gradient grows more than tenfold on its way back for {explode:.0%} of the inputs"
+    text = f"The gradient grows more than thirtyfold on its way back for {explode:.0%} of the inputs"
     if vanish > 0.01:
         text += f" and vanishes for {vanish:.0%}"
     if explode > TRAINABLE_ODDS:

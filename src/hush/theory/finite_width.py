@@ -14,8 +14,8 @@ thousands of chains then run in milliseconds. Inputs do not all have the same no
 |x|²/N of the data.
 
 The rule, calibrated on the paper's tables (docs/theory.md shows every row): a gradient *explodes* when its gain
-|δ_l|²/|δ_L|² exceeds 100 at some layer, that is when its norm grows tenfold; a network does not train when that
-happens to more than one in five pairs of initialisation and input.
+|δ_l|²/|δ_L|² exceeds 1000 at some layer, that is when its norm grows thirtyfold; a network does not train when that
+happens to more than one in ten pairs of initialisation and input.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 # The calibrated rule. That of vanishing is a convention: no row of the paper's tables failed that way.
-EXPLODING_GAIN_LOG10 = 2.0
+EXPLODING_GAIN_LOG10 = 3.0
 VANISHING_GAIN_LOG10 = -6.0
-TRAINABLE_ODDS = 0.2
+TRAINABLE_ODDS = 0.1
 
 _SAMPLES = 4000
 _LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)
