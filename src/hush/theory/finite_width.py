@@ -20,6 +20,7 @@ happens to more than one in ten pairs of initialisation and input.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -226,39 +227,37 @@ def run_chains(
     positions: int = 1,
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples)."""
-    scores, forward, backward = _normals(depth, samples, seed)
-    k = np.empty((depth, samples))
-    log_gain = np.empty((depth - 1, samples))
-    k[0] = np.clip(q_start * norms.at(scores), q_start / _REACH, q_start * _REACH)
-    bound = phi.bound()
-    floor, ceiling = max(b2, q_start / _REACH), min(w2 * bound**2 + b2, q_start * _REACH)
+    scores, forward, curved, backward = _normals(depth, samples, seed)
+    # In units of q_start, so that single precision serves: it is several times as fast, and the noise hides it.
+    single = np.float32
+    k, log_gain = np.empty((depth, samples), single), np.empty((depth - 1, samples), single)
+    k[0] = np.clip(norms.at(scores), 1.0 / _REACH, _REACH)
+    floor = single(max(b2 / q_start, 1.0 / _REACH))
+    ceiling = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
     low, high = np.log(min(floor, k[0].min())), np.log(max(ceiling, k[0].max()))
     grid = np.linspace(low, high, max(64, int(40 * (high - low))))
-    per_cell = 1.0 / (grid[1] - grid[0])
-    mean, gain, *noises = _tables(phi, w2, b2, width, np.exp(grid), positions)
-    mean_step, gain_step = np.diff(mean), np.diff(gain)
-    log_root, cubed = np.empty(samples, dtype=np.float32), 3.0 / np.log(10.0)
+    low, per_cell, last = single(low), single(1.0 / (grid[1] - grid[0])), grid.size - 2
+    table = _tables(phi, w2, b2, width, q_start * np.exp(grid), positions, q_start).astype(single)
+    to_log10 = single(3.0 / np.log(10.0))
     for layer in range(depth - 1):
-        # Logarithms in single precision are several times as fast, and fine enough for tables and gains.
-        position = (np.log(k[layer], dtype=np.float32) - low) * per_cell
-        cell = np.clip(position.astype(np.intp), 0, grid.size - 2)
+        position = (np.log(k[layer]) - low) * per_cell
+        cell = np.clip(position.astype(np.intp), 0, last)
         part = position - cell
+        mean, step, spread, skew, gain, gain_step, rest, shared, own = table.take(cell, axis=1)
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
-        spread, skew, noise, shared, own = (column.take(cell) for column in noises)
-        z = forward[layer]
-        expected = mean.take(cell) + part * mean_step.take(cell)
         # Cornish–Fisher to third order: an average of N skewed terms.
-        np.clip(expected + spread * (z + skew * (z * z - 1.0)), floor, ceiling, out=k[layer + 1])
+        z = forward[layer]
+        np.clip(mean + part * step + spread * z + skew * curved[layer], floor, ceiling, out=k[layer + 1])
         # A sum of a few active squares is like a gamma variable: Wilson–Hilferty, with the smallest kept positive.
-        root = 1.0 - noise * noise + noise * (shared * z + own * backward[layer])
-        np.log(np.maximum(root, 0.05, out=root), dtype=np.float32, out=log_root)
-        log_gain[layer] = gain.take(cell) + part * gain_step.take(cell) + cubed * log_root
-    return k, np.cumsum(log_gain[::-1], axis=0)[::-1]
+        root = np.maximum(rest + shared * z + own * backward[layer], single(0.05))
+        log_gain[layer] = gain + part * gain_step + to_log10 * np.log(root)
+    return q_start * k.astype(np.float64), np.cumsum(log_gain[::-1], axis=0, dtype=np.float64)[::-1]
 
 
-def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, positions: int) -> tuple[Array, ...]:
-    """Over k: the mean of the next k and of a layer's log10 gain; then the noise: deviation and skewness/6 of the next
-    k, a third of the relative deviation of the gain, and the parts of that which the next k does and does not share."""
+def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, positions: int, unit: float) -> Array:
+    """Over k, one row each: mean of the next k, its step to the next entry, its deviation, deviation × skewness/6; mean
+    log10 gain of a layer, its step, and with c a third of the gain's relative deviation: 1 − c², and c split into the
+    part the next k shares and the part it does not. k is in units of `unit`."""
     second, fourth, sixth = (phi.moment(power, k) for power in (2, 4, 6))
     mu_1, mu_2 = phi.slope_moment(1, k), phi.slope_moment(2, k)
     fourth_g = 1.0 + 2.0 / positions  # E[g⁴] of a single position, 1 of very many
@@ -278,15 +277,21 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
     covariance = both - second * mu_1
     shared = np.clip(covariance / np.sqrt(variance * np.maximum(fourth_g * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
     shared = np.where(alive, shared, 0.0)
-    return (
-        w2 * second + b2,
-        np.log10(w2 * np.maximum(mu_1, 1e-12)) + np.log10(1.0 + np.clip(memory, -0.5, 2.0)),
-        w2 * np.sqrt(variance / width),
-        np.minimum(skewness / np.sqrt(width), 3.0) / 6.0,
-        np.sqrt(np.minimum(relative, 4.0)) / 3.0,
-        shared,
-        np.sqrt(1.0 - shared**2),
+    mean, deviation = (w2 * second + b2) / unit, w2 * np.sqrt(variance / width) / unit
+    gain = np.log10(w2 * np.maximum(mu_1, 1e-12)) + np.log10(1.0 + np.clip(memory, -0.5, 2.0))
+    third = np.sqrt(np.minimum(relative, 4.0)) / 3.0
+    rows = (
+        mean,
+        np.append(np.diff(mean), 0.0),
+        deviation,
+        deviation * np.minimum(skewness / np.sqrt(width), 3.0) / 6.0,
+        gain,
+        np.append(np.diff(gain), 0.0),
+        1.0 - third**2,
+        third * shared,
+        third * np.sqrt(1.0 - shared**2),
     )
+    return np.stack(rows)
 
 
 def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Array:
@@ -297,7 +302,9 @@ def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _normals(depth: int, samples: int, seed: int) -> tuple[Array, Array, Array]:
-    """(scores of the input norms, noise of k, noise of the gain): the same for every φ, so that odds compare."""
+def _normals(depth: int, samples: int, seed: int) -> tuple[Array, Any, Any, Any]:
+    """(scores of the input norms; z, the noise of k; z² − 1; noise of the gain): the same for every φ."""
     rng = np.random.default_rng(seed)
-    return rng.standard_normal(samples), *rng.standard_normal((2, depth - 1, samples))
+    scores = rng.standard_normal(samples)
+    forward, backward = rng.standard_normal((2, depth - 1, samples)).astype(np.float32)
+    return scores, forward, forward * forward - 1.0, backward
