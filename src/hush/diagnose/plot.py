@@ -42,7 +42,7 @@ def plot(diagnosis: "Diagnosis", path: str | Path | None = None) -> "Figure":
         axes.grid(alpha=0.25)
     for axes in figure.axes[2:]:
         axes.set_xlabel("layer")
-    figure.axes[0].legend(fontsize="small")
+    figure.axes[2].legend(fontsize="small", loc="lower right")
     figure.suptitle(f"{diagnosis.model}, {diagnosis.inputs} inputs: sparsity {diagnosis.sparsity:.3f}")
     if path is not None:
         figure.savefig(path, dpi=150)

@@ -180,7 +180,8 @@ def correlation_band(
         k_a, k_b, c = (sigma_w**2 * (x * y).mean(1) + sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b)))
         scale = np.sqrt(k_a * k_b)
         rho = np.clip(np.divide(c, scale, out=np.zeros(pairs), where=scale > 0.0), -1.0, 1.0)
-    return _mapped(simultaneous(history, coverage), lambda rho: min(max(rho, -1.0), 1.0))
+    # Fisher's scale, on which correlations spread evenly, up to where they round to 1.
+    return _mapped(simultaneous(np.arctanh(np.clip(history, -1.0 + 1e-12, 1.0 - 1e-12)), coverage), math.tanh)
 
 
 def dead_units(phi: PiecewiseLinear, q: Array, rho: Array, inputs: int) -> Array:
