@@ -156,7 +156,8 @@ def correlation_band(
     coverage: float = 0.99,
     seed: int = 0,
 ) -> Band:
-    """The band of the correlation of two inputs, each pair starting from one of `correlations`.
+    """The band of the correlation of two inputs, each pair starting from one of `correlations`; layer by layer, not
+    simultaneous: as correlations crowd at 1 their spread changes shape, and no one number scales it.
 
     The pair (k_a, k_b, c) is again an exact chain: N draws (h_a, h_b) of that covariance, and their averages
 
@@ -180,8 +181,8 @@ def correlation_band(
         k_a, k_b, c = (sigma_w**2 * (x * y).mean(1) + sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b)))
         scale = np.sqrt(k_a * k_b)
         rho = np.clip(np.divide(c, scale, out=np.zeros(pairs), where=scale > 0.0), -1.0, 1.0)
-    # Fisher's scale, on which correlations spread evenly, up to where they round to 1.
-    return _mapped(simultaneous(np.arctanh(np.clip(history, -1.0 + 1e-12, 1.0 - 1e-12)), coverage), math.tanh)
+    tail = 0.5 * (1.0 - coverage)
+    return Band(*(tuple(float(v) for v in row) for row in np.quantile(history, (tail, 0.5, 1.0 - tail), axis=1)))
 
 
 def dead_units(phi: PiecewiseLinear, q: Array, rho: Array, inputs: int) -> Array:
