@@ -3,17 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check clean
+.PHONY: help demo test check sanitize clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up and run the example"
 	@echo "make test    set up and run the tests"
 	@echo "make check   lint and types"
+	@echo "make sanitize  run the kernel tests under AddressSanitizer and UBSan"
 	@echo "make clean   remove what the others made"
 
 # torch comes first and pinned: asked for by another package it would bring its GPU build.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt $(wildcard native/*.* native/simd/*)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,train]'
@@ -31,5 +32,8 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+sanitize: $(READY)
+	$(MAKE) -C native sanitize
+
 clean:
-	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build* .mypy_cache .pytest_cache .ruff_cache .hypothesis

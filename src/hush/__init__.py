@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hush.theory.design import Design, design
 
 if TYPE_CHECKING:
+    from hush import bench as bench
     from hush import data as data
     from hush import nn as nn
+    from hush import sparse as sparse
     from hush import train as train
     from hush.diagnose.verb import diagnose as diagnose
     from hush.diagnose.zeros import sparsity as sparsity
@@ -18,14 +20,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Design", "__version__", "data", "design", "diagnose", "init_", "nn", "sparsity", "train"]
+__all__ = ["Design", "__version__", "bench", "data", "design", "diagnose", "init_", "nn", "sparse", "sparsity", "train"]
 
 # name: the module that holds it, and the attribute there, or None for the module itself
 _LAZY = {
+    "bench": ("hush.bench", None),
     "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),
     "init_": ("hush.nn", "init_"),
     "nn": ("hush.nn", None),
+    "sparse": ("hush.sparse", None),
     "sparsity": ("hush.diagnose", "sparsity"),
     "train": ("hush.train", None),
 }

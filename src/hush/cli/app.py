@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import data, design, diagnose
+from hush.cli import bench, data, design, diagnose
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -24,11 +24,14 @@ app = typer.Typer(
 `hush diagnose --activation crelu --sparsity 0.85 --depth 100 --width 300`
 
 `hush data fetch mnist`
+
+`hush bench inference --batch 1`
 """,
 )
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
 app.add_typer(data.app, name="data")
+app.add_typer(bench.bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,50 @@
+// The activations, as one clamp of a clamp:
+//
+//   y = clamp(x − clamp(x, low, τ), floor, m)
+//
+//   one-sided (relu, shifted relu, crelu)   low = −FLT_MAX   floor = 0
+//   odd (soft threshold, cst)               low = −τ         floor = −m
+//   fatrelu                                 y = x where x > τ, else 0
+//
+// The slope is 0 where y = 0 and, with a finite m, where |y| ≥ m; else 1: a function of y alone, so the compact y is all
+// that is saved. At a NaN it is what torch's vectorised backwards have: 1 for relu, shifted relu and fatrelu, else 0.
+#pragma once
+#include <cfloat>
+#include <cmath>
+
+namespace hush {
+
+struct Activation {
+    float threshold = 0.0f;
+    float low = -FLT_MAX;
+    float floor = 0.0f;
+    float clip = INFINITY;
+    bool jump = false;  // fatrelu
+
+    float slope(float y) const {
+        if (std::isinf(clip)) return floor == 0.0f || y == y ? 1.0f : 0.0f;
+        return std::fabs(y) < clip ? 1.0f : 0.0f;
+    }
+};
+
+template <class S>
+struct ActivationLanes {
+    typename S::F threshold, low, floor, clip;
+    bool jump;
+    explicit ActivationLanes(const Activation& a)
+        : threshold(S::set1(a.threshold)), low(S::set1(a.low)), floor(S::set1(a.floor)), clip(S::set1(a.clip)),
+          jump(a.jump) {}
+
+    typename S::A operator()(typename S::F& x) const {
+        if (jump) {
+            const typename S::A active = S::not_at_most(x, threshold);
+            x = S::keep(x, active);
+            return active;
+        }
+        const typename S::F inner = S::at_most(S::at_least(x, low), threshold);
+        x = S::at_most(S::at_least(S::sub(x, inner), floor), clip);
+        return S::nonzero(x);
+    }
+};
+
+}  // namespace hush

@@ -1,0 +1,84 @@
+// A chain of layers h ↦ W φ(h) + b in one call, forward and backward.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.h"
+
+namespace hush {
+
+struct Layer {
+    void* weight = nullptr;  // input-major: row i holds the outputs' weights of input i
+    bool bf16 = false;
+    float* bias = nullptr;
+    size_t inputs = 0, outputs = 0;
+    Activation activation;
+};
+
+// What a layer's backward writes or updates; a null pointer is not wanted.
+struct LayerGradient {
+    float *weight = nullptr, *bias = nullptr;
+    float *weight_state1 = nullptr, *weight_state2 = nullptr;
+    float *bias_state1 = nullptr, *bias_state2 = nullptr;
+    Optimiser optimiser, bias_optimiser;
+    bool want_weight = false, want_bias = false;
+};
+
+// The compact activations of all layers, input by input, in one block:
+//   table:      magic, batch, layers, bytes per sample index; then per layer: offset, active, inputs
+//   per layer:  column_start u32[inputs + 1] | values f32[active] | samples u16 or u32[active]
+struct SavedLayer {
+    const uint32_t* column_start;
+    const float* values;
+    const void* samples;
+    size_t active;
+};
+inline constexpr uint64_t kMagic = 0x6875736873617631;  // "hushsav1"
+size_t saved_layer_bytes(size_t inputs, size_t active, size_t index_bytes);
+size_t saved_table_bytes(size_t layers);
+size_t saved_bound(const Layer* layers, size_t n, size_t batch);
+inline size_t index_bytes(size_t batch) { return batch < 65536 ? 2 : 4; }
+struct SavedTarget {
+    uint32_t* column_start;
+    float* values;
+    void* samples;
+};
+SavedTarget saved_target(char* saved, size_t offset, size_t inputs, size_t active);
+void write_table(char* saved, size_t layers, size_t batch);
+void write_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs);
+
+// Spreads samples [0, n) of some lists over the columns: entry (b, i, x) goes to cursor[i − first_column]++.
+// Of each sample the stretch [begin[b], end[b]) is taken; sample b is known as base + b.
+void scatter_lists(const ActiveLists& lists, size_t from, size_t n, size_t base, const uint32_t* begin,
+                   const uint32_t* end, uint32_t first_column, uint32_t* cursor, const SavedTarget& to,
+                   size_t index_bytes);
+
+SavedLayer saved_layer(const char* saved, size_t layer);
+void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch);  // throws
+
+struct ForwardResult {
+    size_t saved_bytes = 0;
+    uint64_t active = 0;  // over all layers and samples
+};
+
+// out[b, :] for a row-major h; saved (of saved_bound bytes) may be null: nothing is kept.
+ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_t h_stride, size_t batch, float* out,
+                            size_t out_stride, char* saved, int threads);
+
+// From ∂L/∂out to ∂L/∂h (null: not wanted) and every layer's gradient or update.
+void backward_chain(const Layer* layers, const LayerGradient* gradients, size_t n, const char* saved,
+                    const float* grad_out, size_t grad_out_stride, size_t batch, float* grad_h, size_t grad_h_stride,
+                    int threads);
+
+// Columns of a part of a layer, cut at whole vectors.
+struct Range {
+    size_t first, last;
+    size_t size() const { return last - first; }
+};
+inline Range part_of(size_t width, int part, int parts, size_t lanes) {
+    const size_t vectors = (width + lanes - 1) / lanes;
+    const size_t a = vectors * part / parts * lanes, b = vectors * (part + 1) / parts * lanes;
+    return {a < width ? a : width, b < width ? b : width};
+}
+
+}  // namespace hush

@@ -1,0 +1,10 @@
+// The kernels for one instruction set; CMake gives this file its own compiler flags.
+#include "simd/avx2.h"
+
+#include "backward.inl.h"
+#include "forward.inl.h"
+
+namespace hush {
+const Kernels avx2_kernels = {"avx2",         Avx2::W,     Avx2::kWide,      Avx2::kPacked,  Avx2::kBack,
+                                 compact<Avx2>, pack<Avx2>, forward<Avx2>, backward<Avx2>, update<Avx2>};
+}

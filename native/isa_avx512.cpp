@@ -1,0 +1,13 @@
+// The kernels for one instruction set; CMake gives this file its own compiler flags.
+#ifdef HUSH_EMULATE
+#include "simd/emulate512.h"
+#endif
+#include "simd/avx512.h"
+
+#include "backward.inl.h"
+#include "forward.inl.h"
+
+namespace hush {
+const Kernels avx512_kernels = {"avx512",         Avx512::W,     Avx512::kWide,      Avx512::kPacked,  Avx512::kBack,
+                                 compact<Avx512>, pack<Avx512>, forward<Avx512>, backward<Avx512>, update<Avx512>};
+}

@@ -1,0 +1,10 @@
+// The kernels for one instruction set; CMake gives this file its own compiler flags.
+#include "simd/portable.h"
+
+#include "backward.inl.h"
+#include "forward.inl.h"
+
+namespace hush {
+const Kernels portable_kernels = {"portable",         Portable::W,     Portable::kWide,      Portable::kPacked,  Portable::kBack,
+                                 compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
+}

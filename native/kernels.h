@@ -1,0 +1,136 @@
+// What one instruction set offers: plain function pointers over plain structs, filled in once per set.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "activation.h"
+
+namespace hush {
+
+// The active units of every sample, in one stretch of columns: sample b owns values[b·stride ..], count[b] of them.
+// A slot has room for all its columns and one vector more, because a compress stores full width.
+struct ActiveLists {
+    float* values = nullptr;
+    uint32_t* indices = nullptr;
+    uint32_t* count = nullptr;       // per sample
+    uint32_t* per_column = nullptr;  // samples in which a column is active; null where nobody asks
+    size_t stride = 0;
+    size_t first_column = 0;
+};
+
+// Weights the thread will want next: fetched into L2 a few lines at a time while it computes, because the next layer
+// comes from memory and its rows are visited in no order that a hardware prefetcher would guess.
+struct Ahead {
+    const char* base = nullptr;
+    size_t row_stride = 0, row_bytes = 0, rows = 0;
+    size_t row = 0, byte = 0;  // the next line to fetch
+    size_t quota = 0;          // lines per step
+};
+
+template <class S>
+inline void fetch(Ahead* a) {
+    for (size_t n = a->quota; n && a->row < a->rows; --n) {
+        __builtin_prefetch(a->base + a->row * a->row_stride + a->byte, 0, 2);
+        a->byte += 64;
+        if (a->byte >= a->row_bytes) a->byte = 0, ++a->row;
+    }
+}
+
+// Appends φ(h), columns [first, last) of a row-major h, to each sample's list.
+struct CompactTask {
+    const float* h;
+    size_t row_stride, batch, first, last;
+    Activation activation;
+    ActiveLists out;
+};
+
+// A stretch of each sample's list: entries [begin[b], end[b]).
+struct Segment {
+    const float* values;
+    const uint32_t* indices;
+    const uint32_t* begin;  // null: from 0
+    const uint32_t* end;
+    size_t stride;
+};
+
+// One tile of outputs, all samples: out[b, tile] = start + Σ_k values[k] · W[indices[k] − first_row, tile].
+struct ForwardTask {
+    const void* weight;  // at the tile's first column
+    size_t weight_stride;
+    uint32_t first_row;  // the input that the first row of weight belongs to
+    bool bf16;
+    int vectors, tail;  // tail: lanes of the last vector, 0 when it is full
+    const float* bias;  // at the tile's first column, or null
+    const float* start; // partial sums [batch][vectors·W] of an earlier block of inputs, or null
+    float* partial;     // where to leave partial sums when this is not the last block
+    float* out;         // dense result at the tile's first column, or null: then activate and compact
+    size_t out_stride;
+    size_t batch;
+    const Segment* segments;
+    int n_segments;
+    Activation activation;
+    ActiveLists lists;
+    size_t column;  // of the tile in the layer's output
+};
+
+// Copies W[first_row .. +rows, tile] into [rows][vectors·W], as float, zeros after the tail.
+struct PackTask {
+    const void* weight;
+    size_t weight_stride, rows;
+    bool bf16;
+    int vectors, tail;
+    float* out;
+};
+
+enum class Update : int { none, gradient, sgd, momentum, adamw };
+
+struct Optimiser {
+    Update kind = Update::gradient;
+    float lr = 0, weight_decay = 0, momentum = 0, dampening = 0;
+    bool nesterov = false;
+    float beta1 = 0, beta2 = 0, eps = 0, correction1 = 1, correction2 = 1;  // 1 − β^t, and √(1 − β₂^t)
+};
+
+// One tile of outputs, inputs [first, last): with δ the gradient of the outputs,
+//
+//   sums[k]    (+)= ⟨δ[sample[k], tile], W[i, tile]⟩         for each k in the column list of i
+//   ∂L/∂W[i, tile] = Σ_k values[k] · δ[sample[k], tile]
+//
+// Both in one sweep, so that every δ is loaded once for two multiplications, and W is read and written once.
+struct BackwardTask {
+    const float* delta;  // [batch][kBack·W]
+    size_t delta_stride;
+    float* weight;  // at the tile's first column
+    size_t weight_stride;
+    int vectors, tail;
+    size_t first, last;
+    const uint32_t* column_start;
+    const float* values;
+    const void* samples;  // uint16_t or uint32_t
+    bool wide_samples;
+    float* sums;  // null when nobody needs the input's gradient
+    bool add_sums;
+    Optimiser optimiser;
+    Ahead* ahead;
+    float *gradient, *state1, *state2;  // at the tile's first column, same stride as the weight
+};
+
+struct Kernels {
+    const char* name;
+    int lanes, wide, packed, back;
+    void (*compact)(const CompactTask&);
+    void (*pack)(const PackTask&);
+    void (*forward)(const ForwardTask&);
+    void (*backward)(const BackwardTask&);
+    void (*update)(const Optimiser&, float* weight, const float* gradient, float* state1, float* state2, size_t n);
+};
+
+extern const Kernels portable_kernels;
+#ifdef HUSH_X86
+extern const Kernels avx2_kernels;
+extern const Kernels avx512_kernels;
+#endif
+
+const Kernels& kernels();  // the best this machine runs, or what HUSH_ISA names
+
+}  // namespace hush

@@ -1,0 +1,101 @@
+// The layout of what the backward needs.
+#include <cstring>
+#include <stdexcept>
+#include <type_traits>
+
+#include "buffers.h"
+#include "chain.h"
+
+namespace hush {
+namespace {
+size_t samples_offset(size_t inputs, size_t active) {
+    return round_up((inputs + 1) * 4, kLine) + round_up(active * 4, kLine);
+}
+const uint64_t* table(const char* saved) { return reinterpret_cast<const uint64_t*>(saved); }
+}  // namespace
+
+size_t saved_layer_bytes(size_t inputs, size_t active, size_t index_bytes) {
+    return samples_offset(inputs, active) + round_up(active * index_bytes, kLine);
+}
+
+size_t saved_table_bytes(size_t layers) { return round_up((4 + 3 * layers) * 8, kLine); }
+
+size_t saved_bound(const Layer* layers, size_t n, size_t batch) {
+    size_t bytes = saved_table_bytes(n);
+    for (size_t l = 0; l < n; ++l)
+        bytes += saved_layer_bytes(layers[l].inputs, layers[l].inputs * batch, index_bytes(batch));
+    return bytes;
+}
+
+SavedTarget saved_target(char* saved, size_t offset, size_t inputs, size_t active) {
+    char* at = saved + offset;
+    return {reinterpret_cast<uint32_t*>(at), reinterpret_cast<float*>(at + round_up((inputs + 1) * 4, kLine)),
+            at + samples_offset(inputs, active)};
+}
+
+void write_table(char* saved, size_t layers, size_t batch) {
+    if (!saved) return;
+    auto* t = reinterpret_cast<uint64_t*>(saved);
+    std::memset(t, 0, saved_table_bytes(layers));
+    t[0] = kMagic, t[1] = batch, t[2] = layers, t[3] = index_bytes(batch);
+}
+
+void write_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs) {
+    uint64_t* row = reinterpret_cast<uint64_t*>(saved) + 4 + 3 * layer;
+    row[0] = offset, row[1] = active, row[2] = inputs;
+    // The gaps between the arrays are cleared: two runs of one forward give the same bytes.
+    char* at = saved + offset;
+    auto clear = [](char* from, char* to) { std::memset(from, 0, static_cast<size_t>(to - from)); };
+    const SavedTarget to = saved_target(saved, offset, inputs, active);
+    clear(at + (inputs + 1) * 4, reinterpret_cast<char*>(to.values));
+    clear(reinterpret_cast<char*>(to.values + active), static_cast<char*>(to.samples));
+    const size_t width = reinterpret_cast<uint64_t*>(saved)[3];
+    clear(static_cast<char*>(to.samples) + active * width, at + saved_layer_bytes(inputs, active, width));
+}
+
+void scatter_lists(const ActiveLists& lists, size_t from, size_t n, size_t base, const uint32_t* begin,
+                   const uint32_t* end, uint32_t first_column, uint32_t* cursor, const SavedTarget& to,
+                   size_t index_bytes) {
+    auto scatter = [&](auto* samples) {
+        using I = std::remove_pointer_t<decltype(samples)>;
+        for (size_t b = from; b < from + n; ++b) {
+            const float* values = lists.values + b * lists.stride;
+            const uint32_t* indices = lists.indices + b * lists.stride;
+            const I name = static_cast<I>(base + b);
+            for (uint32_t j = begin ? begin[b] : 0; j < end[b]; ++j) {
+                const uint32_t at = cursor[indices[j] - first_column]++;
+                to.values[at] = values[j];
+                samples[at] = name;
+            }
+        }
+    };
+    if (index_bytes == 2)
+        scatter(static_cast<uint16_t*>(to.samples));
+    else
+        scatter(static_cast<uint32_t*>(to.samples));
+}
+
+SavedLayer saved_layer(const char* saved, size_t layer) {
+    const uint64_t* row = table(saved) + 4 + 3 * layer;
+    const char* at = saved + row[0];
+    const size_t inputs = row[2], active = row[1];
+    return {reinterpret_cast<const uint32_t*>(at),
+            reinterpret_cast<const float*>(at + round_up((inputs + 1) * 4, kLine)),
+            at + samples_offset(inputs, active), active};
+}
+
+void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch) {
+    const uint64_t* t = table(saved);
+    bool good = bytes >= saved_table_bytes(n) && t[0] == kMagic && t[1] == batch && t[2] == n &&
+                t[3] == index_bytes(batch);
+    for (size_t l = 0; good && l < n; ++l) {
+        const uint64_t offset = t[4 + 3 * l], active = t[5 + 3 * l], inputs = t[6 + 3 * l];
+        good = inputs == layers[l].inputs && active <= inputs * batch && offset <= bytes && offset % kLine == 0 &&
+               saved_layer_bytes(inputs, active, t[3]) <= bytes - offset;
+    }
+    if (!good)
+        throw std::invalid_argument(
+            "The saved activations do not belong to this chain and batch; pass the tensor that the forward returned.");
+}
+
+}  // namespace hush

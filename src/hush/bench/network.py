@@ -1,0 +1,57 @@
+"""The network under test: depth × (CReLU → Linear), as `hush.design` has it for a given sparsity."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from hush.theory import design
+
+__all__ = ["CReLU", "depth_for", "network", "sparsity_of"]
+
+
+class CReLU(nn.Module):
+    """clamp(x − τ, 0, m), written as a user of plain torch would: the peers run this."""
+
+    def __init__(self, threshold: float, clip: float) -> None:
+        super().__init__()
+        self.threshold, self.clip = threshold, clip
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.clamp(x - self.threshold, 0.0, self.clip)
+
+
+def depth_for(width: int) -> int:
+    """100 layers at width 300; at larger widths as many as keep the same memory, at least 2."""
+    return min(100, max(2, round(100 * (300 / width) ** 2)))
+
+
+def network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
+    """A random network that keeps this sparsity along its depth: on the Edge of Chaos, with V′(q*) = 0.7."""
+    if not 0.0 < sparsity < 1.0:
+        raise ValueError(f"The sparsity is {sparsity}; it must lie between 0 and 1.")
+    plan = design("crelu", sparsity, v_prime=0.7)
+    assert plan.clip is not None
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[nn.Module] = []
+    for _ in range(depth):
+        linear = nn.Linear(width, width)
+        with torch.no_grad():
+            linear.weight.normal_(0, plan.sigma_w / math.sqrt(width), generator=generator)
+            linear.bias.normal_(0, plan.sigma_b, generator=generator)
+        layers += [CReLU(plan.threshold, plan.clip), linear]
+    return nn.Sequential(*layers)
+
+
+@torch.no_grad()
+def sparsity_of(model: nn.Sequential, x: Tensor) -> float:
+    """The measured share of silent units over all layers."""
+    silent = total = 0
+    for module in model:
+        x = module(x)
+        if not isinstance(module, nn.Linear):
+            silent += int((x == 0).sum())
+            total += x.numel()
+    return silent / max(total, 1)

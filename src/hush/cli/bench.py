@@ -1,0 +1,188 @@
+"""`hush bench`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hush.bench import Row
+
+bench_app = typer.Typer(
+    help="Time the sparse engine beside other runtimes, as ratios.",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    epilog="""
+**Examples**
+
+`hush bench inference --batch 1 --batch 128 --sparsity 0.85 --sparsity 0.9`
+
+`hush bench training --batch 16 --batch 64 --batch 128 --batch 512`
+
+`hush bench inference --masks trained --data FOLDER_WITH_MNIST`
+
+`hush bench layer --width 1024 --sparsity 0.5 --sparsity 0.7 --sparsity 0.9 --plot speed.png`
+""",
+)
+
+Sparsity = Annotated[list[float], typer.Option(help="The share of silent units; may be repeated.")]
+Width = Annotated[list[int], typer.Option(help="Units per layer; may be repeated.")]
+Depth = Annotated[int | None, typer.Option(help="Layers; by default 100 at width 300, fewer where they are wider.")]
+Batch = Annotated[list[int], typer.Option(help="Samples at once; may be repeated.")]
+Threads = Annotated[int, typer.Option(help="Threads for every peer.")]
+Repeats = Annotated[int, typer.Option(help="Turns that every peer gets.")]
+Peers = Annotated[list[str] | None, typer.Option("--peer", help="Only this peer; may be repeated.")]
+Always = Annotated[bool, typer.Option("--always", help="Sparse even where the crossover says dense.")]
+Masks = Annotated[str, typer.Option(help="random: drawn weights; trained: a network trained on digits or --data.")]
+Data = Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for --masks trained.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
+
+
+@bench_app.command("inference")
+def inference_command(
+    sparsity: Sparsity = [0.85, 0.9],  # noqa: B006  (typer reads it, nobody changes it)
+    width: Width = [300],  # noqa: B006
+    depth: Depth = None,
+    batch: Batch = [1, 128],  # noqa: B006
+    threads: Threads = 2,
+    repeats: Repeats = 30,
+    peer: Peers = None,
+    masks: Masks = "random",
+    data: Data = None,
+    always: Always = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """A forward pass without gradients, beside torch, ONNX Runtime and OpenVINO."""
+    options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
+    _run("inference", sparsity, width, batch, peer, masks, data, as_json, plot, options)
+
+
+@bench_app.command("training")
+def training_command(
+    sparsity: Sparsity = [0.85, 0.9],  # noqa: B006
+    width: Width = [300],  # noqa: B006
+    depth: Depth = None,
+    batch: Batch = [16, 64, 128, 512],  # noqa: B006
+    threads: Threads = 2,
+    repeats: Repeats = 15,
+    peer: Peers = None,
+    masks: Masks = "random",
+    data: Data = None,
+    always: Always = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """A full SGD step: forward, backward and update, beside torch."""
+    options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
+    _run("training", sparsity, width, batch, peer, masks, data, as_json, plot, options)
+
+
+@bench_app.command("layer")
+def layer_command(
+    sparsity: Sparsity = [0.5, 0.7, 0.8, 0.85, 0.9, 0.95],  # noqa: B006
+    width: Width = [1024],  # noqa: B006
+    batch: Batch = [128],  # noqa: B006
+    threads: Threads = 2,
+    repeats: Repeats = 30,
+    peer: Peers = None,
+    always: Always = False,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """One activation → Linear pair, a full SGD step of it."""
+    options = {"threads": threads, "repeats": repeats, "adaptive": not always}
+    _run("layer", sparsity, width, batch, peer, "random", None, as_json, plot, options)
+
+
+@bench_app.command("crossover")
+def crossover_command(
+    width: Width = [300],  # noqa: B006
+    batch: Batch = [1, 16, 128, 512],  # noqa: B006
+    again: Annotated[bool, typer.Option("--again", help="Measure again what is known already.")] = False,
+) -> None:
+    """Up to which density of active units the engine pays on this machine; measured once and kept."""
+    from hush.sparse import crossover
+
+    if again:
+        crossover.forget()
+    for w in width:
+        for b in batch:
+            for training in (False, True):
+                crossover.limit(w, b, training)
+    typer.echo(crossover.describe())
+
+
+def _run(
+    work: str,
+    sparsities: list[float],
+    widths: list[int],
+    batches: list[int],
+    peers: list[str] | None,
+    masks: str,
+    data: Path | None,
+    as_json: bool,
+    plot: Path | None,
+    options: dict[str, Any],
+) -> None:
+    if masks not in ("random", "trained"):
+        raise ValueError(f"--masks is random or trained, got {masks!r}.")
+    if data is not None and masks != "trained":
+        raise ValueError("--data goes with --masks trained.")
+    if options["repeats"] < 1:
+        raise ValueError(f"--repeats must be at least 1, got {options['repeats']}.")
+    from hush import bench
+
+    _say(str(bench.machine(options["threads"])))
+    if peers is not None:
+        options["peers"] = peers
+    rows: list[Row] = []
+    absent: set[str] = set()
+    for width in widths:
+        for s in sparsities:
+            given = _trained(s, width, options["depth"], data) if masks == "trained" else {}
+            for batch in batches:
+                more, missing = getattr(bench, work)(width=width, sparsity=s, batch=batch, **options, **given)
+                rows += more
+                absent |= set(missing)
+                for row in more:
+                    _say(_line(row))
+    if absent:
+        _say(f"absent: {', '.join(sorted(absent))} (pip install 'hush[bench]').")
+    if as_json:
+        typer.echo(json.dumps([row.to_dict() for row in rows], indent=1))
+    if plot is not None:
+        from hush.bench.plot import plot as draw
+
+        draw(rows, plot)
+
+
+def _trained(sparsity: float, width: int, depth: int | None, data: Path | None) -> dict[str, Any]:
+    from hush import bench
+    from hush.data import load
+
+    split = load("digits" if data is None else "mnist", directory=data).train
+    images, labels = split.images, split.labels
+    epochs = 20 if data is None else 2
+    model, accuracy = bench.trained(images, labels, sparsity, width, depth or 30, epochs)
+    _say(f"trained {epochs} epochs, {accuracy:.2f} of the last thousand right")
+    return {"model": model, "samples": images}
+
+
+def _line(row: "Row") -> str:
+    s = row.setting
+    text = f"{s.work:10} {s.width:>4}×{s.depth:<3} s={s.sparsity:<5g} batch {s.batch:<4} {row.peer:18}"
+    text += f"{row.median_ms:9.3f} ms ± {row.spread_ms:<7.3f}"
+    if row.ratio_to_best_peer is not None:
+        text += f" ×{row.ratio_to_best_peer:<6.2f}"
+    if row.peer.startswith("hush") and row.ratio_to_bound is not None:
+        text += f" {row.ratio_to_bound:.2f} of 1/(1−s), {row.useful_gflops:.1f} useful GFLOP/s"
+    return text
+
+
+def _say(text: str) -> None:
+    """To stderr, so that --json leaves nothing but JSON on stdout."""
+    print(text, file=sys.stderr, flush=True)

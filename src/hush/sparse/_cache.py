@@ -1,0 +1,52 @@
+"""The file in which the measured crossovers of this machine are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from . import _engine
+
+__all__ = ["machine", "path", "read", "write"]
+
+
+def path() -> Path:
+    """crossover.json under HUSH_CACHE, else under the user's cache directory."""
+    own = os.environ.get("HUSH_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(own or os.path.join(base, "hush")) / "crossover.json"
+
+
+def machine() -> str:
+    """What the figures hold for: processor, instruction set, torch."""
+    return f"{platform.machine()} {_engine.isa()}, {os.cpu_count()} processors, torch {torch.__version__}"
+
+
+def read() -> dict[str, float]:
+    """What is known of this machine; nothing where there is no file or it is not ours."""
+    try:
+        known = json.loads(path().read_text()).get(machine(), {})
+        return {str(key): min(1.0, max(0.0, float(value))) for key, value in known.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write(known: dict[str, float]) -> None:
+    """Replace this machine's entry. A file that cannot be written is no error: it is measured again next time."""
+    target = path()
+    try:
+        try:
+            whole = json.loads(target.read_text())
+        except (OSError, ValueError):
+            whole = {}
+        whole = {**(whole if isinstance(whole, dict) else {}), machine(): known}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(whole, indent=1, sort_keys=True))
+        temporary.replace(target)
+    except OSError:
+        pass

@@ -1,0 +1,48 @@
+"""Shared pieces of the sparse tests: dense float64 torch is the oracle throughout."""
+
+import pytest
+import torch
+
+from hush.sparse import Activation
+
+ACTIVATIONS = {
+    "relu": Activation.relu(),
+    "shifted_relu": Activation.shifted_relu(0.7),
+    "crelu": Activation.crelu(0.5, 0.8),
+    "soft_threshold": Activation.soft_threshold(0.6),
+    "cst": Activation.cst(0.6, 0.9),
+    "fatrelu": Activation.fatrelu(0.4),
+}
+
+
+@pytest.fixture(autouse=True)
+def _sparse_always(monkeypatch):
+    """No timing decides what a test runs."""
+    monkeypatch.setenv("HUSH_CROSSOVER", "always")
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=ACTIVATIONS.values(), ids=ACTIVATIONS.keys())
+def phi(request):
+    return request.param
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
+    """|actual − expected| ≤ tolerance · max|expected|, NaN where NaN is."""
+    assert actual.shape == expected.shape
+    if expected.numel() == 0:
+        return
+    finite = expected.isfinite()
+    assert torch.equal(actual.isnan(), expected.isnan())
+    scale = expected[finite].abs().max().item() if finite.any() else 0.0
+    torch.testing.assert_close(
+        actual.double(), expected.double(), rtol=0, atol=tolerance * scale + 1e-12, equal_nan=True
+    )
