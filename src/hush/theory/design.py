@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.edge_of_chaos import CLIPPED, activation, clip_from_slope, edge_of_chaos, threshold_from_sparsity
-from hush.theory.finite_width import IMAGE_NORMS, TRAINABLE_ODDS, InputNorms, finite_width, largest_safe_clip
+from hush.theory.finite_width import (
+    IMAGE_NORMS,
+    TRAINABLE_ODDS,
+    InputNorms,
+    check_size,
+    largest_safe_clip,
+    outcome,
+    run_chains,
+)
 from hush.theory.fixed_points import FixedPoint, Stability, variance_fixed_points
 from hush.theory.maps import chi_1, variance_map_curvature, variance_map_slope
 
@@ -195,9 +203,9 @@ def design(
     chance = gain = None
     if width is not None and depth is not None:
         start = q_star * (_UNCLIPPED_INPUT if _leans_on_one_side(m, threshold) else 1.0)
-        chains = finite_width(phi, sigma_w, sigma_b, width, depth, q_start=start, norms=norms)
-        gain = GainLog10(chains.gain_log10[0.1], chains.gain_log10[0.5], chains.gain_log10[0.9])
-        chance = Odds(chains.explode, chains.vanish)
+        check_size(width, depth)
+        levels, explode, vanish = outcome(run_chains(phi, sigma_w2, sigma_b2, width, depth, start, norms)[1])
+        gain, chance = GainLog10(levels[0.1], levels[0.5], levels[0.9]), Odds(explode, vanish)
     return Design(
         activation=activation,
         sparsity=float(sparsity),

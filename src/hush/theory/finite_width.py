@@ -29,7 +29,13 @@ from scipy.special import ndtri
 
 from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
-from hush.theory.edge_of_chaos import activation, check_positive, edge_of_chaos, threshold_from_sparsity
+from hush.theory.edge_of_chaos import (
+    activation,
+    check_positive,
+    clip_from_slope,
+    edge_of_chaos,
+    threshold_from_sparsity,
+)
 from hush.theory.maps import check_sigmas
 
 __all__ = [
@@ -52,7 +58,9 @@ _SAMPLES = 4000
 _LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)
 # Beyond this factor of q* on either side the tables stop; what gets there has exploded or died out.
 _REACH = 1e8
-_LARGEST_CLIP = 5.0
+_SMALLEST_CLIP, _LARGEST_CLIP = 0.05, 5.0
+# Between the clips tried first, in log m.
+_STEP = 0.3
 
 
 @dataclass(frozen=True)
@@ -142,11 +150,14 @@ def finite_width(
     check_size(width, depth)
     k, gains = run_chains(phi, sigma_w**2, sigma_b**2, width, depth, q_start, norms, samples, seed, positions)
     quantiles = np.quantile(k * _sampling_noise(width, depth, samples, seed), _LEVELS, axis=1)
+    by_level = {level: tuple(float(v) for v in row) for level, row in zip(_LEVELS, quantiles, strict=True)}
+    return FiniteWidth(width, depth, by_level, *outcome(gains))
+
+
+def outcome(gains: Array) -> tuple[dict[float, float], float, float]:
+    """(quantiles of the end-to-end log10 gain by level, odds to explode, odds to vanish) of `run_chains`' gains."""
     total = gains[0]
-    return FiniteWidth(
-        width,
-        depth,
-        {level: tuple(float(v) for v in row) for level, row in zip(_LEVELS, quantiles, strict=True)},
+    return (
         {level: float(v) for level, v in zip(_LEVELS, np.quantile(total, _LEVELS), strict=True)},
         float(np.mean(gains.max(0) > EXPLODING_GAIN_LOG10)),
         float(np.mean(total < VANISHING_GAIN_LOG10)),
@@ -183,26 +194,26 @@ def largest_safe_clip(
         if log_clip not in tried:
             phi = activation(name, threshold, float(np.exp(log_clip)))
             w2, b2 = edge_of_chaos(phi, 1.0)
-            _, gains = run_chains(phi, w2, b2, width, depth, 1.0, norms, _SAMPLES, 0)
+            _, gains = run_chains(phi, w2, b2, width, depth, 1.0, norms)
             count = np.sum(gains.max(0) > EXPLODING_GAIN_LOG10)
             tried[log_clip] = float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
         return tried[log_clip]
 
-    # Upwards while it is safe, downwards while it is not. Far down the odds rise again, because few units are left to
-    # pass a gradient: where no rung is safe, no clip is.
-    rungs = [float(np.log(clip)) for clip in (0.1, 0.25, 0.5, 0.9, 1.4, 2.1, 3.2, _LARGEST_CLIP)]
-    rung = 3
-    while rung >= 0 and risk(rungs[rung]) > 0.0:
-        rung -= 1
-    if rung < 0:
-        raise ValueError(
-            f"no clip keeps the odds of exploding gradients within {odds:g} for {name} at sparsity {sparsity:g}, "
-            f"width {width} and depth {depth}; take a wider or shallower network, or less sparsity."
-        )
-    while rung + 1 < len(rungs) and risk(rungs[rung + 1]) <= 0.0:
-        rung += 1
-    if rung + 1 < len(rungs):
-        brentq(risk, rungs[rung], rungs[rung + 1], xtol=5e-3)
+    # From V′ = 0.75 upwards while it is safe, downwards while it is not. Far down the odds rise again, because few
+    # units are left to pass a gradient: where nothing is safe on the way down, no clip is.
+    safe = float(np.log(clip_from_slope(name, threshold, 0.75)))
+    smallest, largest = np.log(_SMALLEST_CLIP), np.log(_LARGEST_CLIP)
+    while risk(safe) > 0.0:
+        safe -= _STEP
+        if safe < smallest:
+            raise ValueError(
+                f"no clip keeps the odds of exploding gradients within {odds:g} for {name} at sparsity {sparsity:g}, "
+                f"width {width} and depth {depth}; take a wider or shallower network, or less sparsity."
+            )
+    while safe < largest and risk(min(safe + _STEP, largest)) <= 0.0:
+        safe = min(safe + _STEP, largest)
+    if safe < largest:
+        brentq(risk, safe, min(safe + _STEP, largest), xtol=5e-3)
     # brentq may end on either side: take the largest clip that was seen to be safe.
     return float(np.sqrt(q_star) * np.exp(max(log_clip for log_clip, value in tried.items() if value <= 0.0)))
 
@@ -222,8 +233,8 @@ def run_chains(
     depth: int,
     q_start: float,
     norms: InputNorms,
-    samples: int,
-    seed: int,
+    samples: int = _SAMPLES,
+    seed: int = 0,
     positions: int = 1,
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples)."""
