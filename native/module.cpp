@@ -211,8 +211,8 @@ Optimiser optimiser(int kind, float lr, float weight_decay, float momentum, floa
 }  // namespace hush
 
 NB_MODULE(_native, m) {
-  // A model that lives until the interpreter ends keeps its chain: no leak worth a warning on every exit.
-  nb::set_leak_warnings(false);
+    // A model that lives until the interpreter ends keeps its chain: no leak worth a warning on every exit.
+    nb::set_leak_warnings(false);
     using namespace hush;
     m.def("isa", [] { return std::string(kernels().name); });
     m.def("same", &same, "dicts"_a, "keys"_a, "values"_a, "addresses"_a);
