@@ -71,7 +71,7 @@ class _CReLU(_Activation):
         # 0           x ≤ τ
         # x − τ       τ < x < τ + m
         # m           x ≥ τ + m
-        return F.hardtanh_(torch.add(x, 0.0 - threshold), 0.0, clip)
+        return torch.add(x, 0.0 - threshold).clamp_(0.0, clip)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
@@ -105,7 +105,7 @@ class _FATReLU(_Activation):
     def forward(x: Tensor, threshold: float, clip: float) -> Tensor:
         # 0     x ≤ τ
         # x     x > τ
-        return F.threshold(x, threshold, 0.0)
+        return torch.threshold(x, threshold, 0.0)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
@@ -115,12 +115,14 @@ class _FATReLU(_Activation):
 
 def _eager(function: type[_Activation]) -> type[torch.autograd.Function]:
     """`function` with its set-up folded into forward: `apply` then spends no time on inspect.signature."""
+    forward_of = function.forward
 
     class Eager(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *arguments):  # type: ignore[no-untyped-def]
-            output = function.forward(*arguments)
-            function.setup_context(ctx, arguments, output)
+            output = forward_of(*arguments)
+            ctx.save_for_backward(output)
+            ctx.clip = arguments[2]
             return output
 
         backward = function.backward
@@ -134,7 +136,8 @@ _EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
 
 
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
-    threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
+    if x.dtype is not torch.float32:
+        threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return function.apply(_float(x), threshold, clip)
     return _EAGER[function].apply(_float(x), threshold, clip)
