@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, train
+from hush.cli import bench, data, design, diagnose, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app = typer.Typer(
 
 `hush train --data mnist --depth 30 --sparsity 0.85`
 
+`hush reproduce table1 --preset smoke`
+
 `hush bench inference --batch 1`
 """,
 )
@@ -35,6 +37,7 @@ app.command("diagnose")(diagnose.diagnose_command)
 app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def _print_version(wanted: bool) -> None:
