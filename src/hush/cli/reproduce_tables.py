@@ -15,6 +15,7 @@ _Seeds = Annotated[int | None, typer.Option(help="Runs of each row; by default t
 _Set = Annotated[list[str] | None, typer.Option("--set", help="Another value for a field of the recipe: lr=1e-3.")]
 _Engine = Annotated[str, typer.Option(help="local or ray.")]
 _Address = Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")]
+_Cpus = Annotated[int, typer.Option(help="CPUs of each Ray task, and threads of its run.", min=1)]
 _Gpus = Annotated[float, typer.Option(help="GPUs of each Ray task.", min=0.0)]
 _Collect = Annotated[bool, typer.Option("--collect", help="Ray machines do not share the root: they send runs back.")]
 _Root = Annotated[Path, typer.Option(help="Where run directories are.")]
@@ -80,6 +81,7 @@ def _command(name: str) -> Any:
         given: _Set = None,
         engine: _Engine = "local",
         address: _Address = None,
+        cpus: _Cpus = 1,
         gpus: _Gpus = 0.0,
         collect: _Collect = False,
         root: _Root = Path("runs"),
@@ -92,6 +94,7 @@ def _command(name: str) -> Any:
     ) -> None:
         from hush.reproduce.beside import result_grid
         from hush.reproduce.experiment import parse_fields
+        from hush.reproduce.sweep import Cluster
         from hush.reproduce.table import reproduce_table
 
         choose_format(form, out)  # before hours of training
@@ -105,9 +108,7 @@ def _command(name: str) -> Any:
             root=root,
             show=show,
             engine=engine,
-            address=address,
-            gpus=gpus,
-            collect=collect,
+            cluster=Cluster(address, cpus, gpus, collect),
             workers=workers,
             directory=data_dir,
         )
