@@ -46,11 +46,8 @@ def run_ray(
                 while queue and len(running) < (workers or len(todo)):
                     config = queue.popleft()
                     begun = _pack(root / config.name) if cluster.collect else {}
-                    text = json.dumps(config.to_dict())
-                    where = None if directory is None else str(directory)
-                    running[task.remote(text, None if cluster.collect else str(root), where, cluster.cpus, begun)] = (
-                        config
-                    )
+                    text, there = json.dumps(config.to_dict()), None if cluster.collect else str(root)
+                    running[task.remote(text, there, directory, cluster.cpus, begun)] = config
                     watcher.started(config)
                 ended, _ = ray.wait(list(running), timeout=_POLL)
                 watcher.tick()
