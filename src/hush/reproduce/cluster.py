@@ -86,10 +86,13 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _train(text: str, root: str | None, directory: str | None, threads: int, begun: _Files) -> tuple[str, str | _Files]:
+def _train(
+    text: str, root: str | None, directory: str | Path | None, threads: int, begun: _Files
+) -> tuple[str, str | _Files]:
     """The task: ("done", the run directory if `root` is None), or ("busy" | "error", a sentence)."""
     import torch
 
+    from hush.data import cache_directory
     from hush.train import RunBusyError, train
 
     torch.set_num_threads(threads)
@@ -99,7 +102,7 @@ def _train(text: str, root: str | None, directory: str | None, threads: int, beg
             train(config, root, directory=directory, progress=False, tensorboard=False)
             return "done", ""
         # The same place each time: begun again on this machine, the run goes on from what is there.
-        scratch = Path(tempfile.gettempdir()) / f"hush-runs-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+        scratch = cache_directory() / "runs"
         if begun and not (scratch / config.name).exists():
             _unpack(begun, scratch / config.name)
         run = train(config, scratch, directory=directory, progress=False, tensorboard=False)
