@@ -8,10 +8,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from hush.reproduce.figures._style import BLUE, GREEN, RED
 from hush.theory import PiecewiseLinear
 
-__all__ = ["SIDES", "Kind", "Side", "side_of"]
+__all__ = ["SIDES", "Kind", "Side", "side_of", "tell_missing"]
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,11 @@ def side_of(phi: PiecewiseLinear, kind: Kind) -> Side | None:
     if b2 < -1e-12:
         return None
     return Side(kind, math.sqrt(w2), math.sqrt(max(b2, 0.0)))
+
+
+def tell_missing(panel: Axes, phi: PiecewiseLinear) -> None:
+    """Write into the panel which side does not exist for this activation."""
+    for kind in SIDES:
+        if side_of(phi, kind) is None:
+            words = r"no $\sigma_b^2\geq 0$" + "\n" + rf"at $\chi_1={kind.chi:g}$"
+            panel.text(0.97, 0.04, words, transform=panel.transAxes, ha="right", va="bottom", fontsize=7)

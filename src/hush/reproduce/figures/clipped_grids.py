@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hush.reproduce.figures._sides import SIDES, side_of
+from hush.reproduce.figures._sides import SIDES, side_of, tell_missing
 from hush.reproduce.figures._style import BLACK, identity_line, mark, panels, styled
 from hush.reproduce.figures.correlation_maps import draw_correlation_map
 from hush.theory import PiecewiseLinear, Stability, activation, variance_fixed_points, variance_map
@@ -48,10 +48,6 @@ def _grid(name: str, draw: Callable[[Axes, PiecewiseLinear], None], x: str, y: s
             panel, phi = axes[i * columns + j], activation(name, threshold, clip)
             draw(panel, phi)
             panel.set_title(rf"$\tau={threshold:g}$, $m={clip:g}$, $s={phi.sparsity(1.0):.2f}$", fontsize=8)
-            missing = [f"{kind.chi:g}" for kind in SIDES if side_of(phi, kind) is None]
-            if missing:
-                note = rf"no $\sigma_b^2\geq 0$" + "\n" + rf"at $\chi_1={missing[0]}$"
-                panel.text(0.97, 0.04, note, transform=panel.transAxes, ha="right", va="bottom", fontsize=7)
             if i == rows - 1:
                 panel.set_xlabel(x)
             if j == 0:
@@ -75,6 +71,7 @@ def _draw_variance_map(panel: Axes, phi: PiecewiseLinear) -> None:
         for point in variance_fixed_points(phi, side.sigma_w, side.sigma_b):
             if point.value <= _REACH and abs(point.value - 1.0) > 1e-6:
                 mark(panel, point.value, point.value, kind.colour, stable=point.stability is Stability.STABLE)
+    tell_missing(panel, phi)
     # All sides share q* = 1.
     mark(panel, 1.0, 1.0, BLACK)
     panel.set_xlim(0.0, _REACH)

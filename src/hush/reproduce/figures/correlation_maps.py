@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hush.reproduce.figures._sides import SIDES, Side, side_of
+from hush.reproduce.figures._sides import SIDES, Side, side_of, tell_missing
 from hush.reproduce.figures._style import identity_line, mark, panels, styled
 from hush.theory import PiecewiseLinear, activation, correlation_fixed_points, correlation_map
 
@@ -45,6 +45,7 @@ def draw_correlation_map(panel: Axes, phi: PiecewiseLinear) -> None:
         side = side_of(phi, kind)
         if side is not None:
             _draw(panel, phi, side, rho)
+    tell_missing(panel, phi)
     panel.set_xlim(0.0, 1.0)
     panel.set_ylim(0.0, 1.0)
     panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])

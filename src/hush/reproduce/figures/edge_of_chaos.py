@@ -14,7 +14,7 @@ THRESHOLDS = (0.25, 0.5, 1.0, 1.5)
 @styled
 def edge_of_chaos_curves() -> Figure:
     """σ_w² against σ_b² along the Edge of Chaos as q* runs, for ReLU_τ and ST_τ; a dot where q* = 1."""
-    q_star = np.geomspace(0.02, 40.0, 400)
+    q_star = np.geomspace(0.01, 300.0, 600)
     figure, axes = panels(1, 2, 3.2, sharex=True, sharey=True)
     for panel, name in zip(axes, ("shifted_relu", "soft_threshold"), strict=True):
         relu = activation(name, 0.0)

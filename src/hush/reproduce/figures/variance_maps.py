@@ -39,7 +39,7 @@ def unclipped() -> Figure:
     q = np.linspace(0.0, 3.0, 301)
     figure, axes = panels(1, 4, 2.35, sharex=True, sharey=True)
     for panel, threshold in zip(axes, THRESHOLDS, strict=True):
-        identity_line(panel, 0.0, 3.0, label="identity")
+        identity_line(panel, 0.0, 3.0)
         both = (
             (shifted_relu(threshold), BLUE, "-", 2.6, "shifted_relu"),
             (soft_threshold(threshold), ORANGE, (0, (3, 3)), 1.6, "soft_threshold"),
@@ -76,6 +76,7 @@ def clip_too_large() -> Figure:
             label = rf"$V'(q^*)={v_prime:g}$, $m={made.clip:.2f}$"
             panel.plot(q, values, color=colour, label=label)
             _mark_fixed_points(panel, made, colour)
+        mark(panel, 1.0, 1.0, BLACK)
         panel.set_title(rf"{letter} {name_of(name)}, $s=0.85$, $q^*=1$")
         panel.set_xlabel(r"$q$")
         panel.set_xlim(0.0, reach)
@@ -86,10 +87,10 @@ def clip_too_large() -> Figure:
 
 
 def _mark_fixed_points(panel: Axes, made: Design, colour: str) -> None:
+    """Those beside q* = 1, which all curves share and where χ₁ = 1 by design."""
     for point in made.fixed_points:
-        mark(panel, point.value, point.value, colour, stable=point.stability is Stability.STABLE)
         if abs(point.value - made.q_star) > 1e-6:
-            # At q* itself χ₁ = 1, by design.
+            mark(panel, point.value, point.value, colour, stable=point.stability is Stability.STABLE)
             chi = chi_1(made.phi(), point.value, made.sigma_w)
             panel.annotate(
                 rf"$\chi_1={chi:.2f}$", (point.value, point.value), (7, -11), textcoords="offset points", fontsize=8
@@ -113,6 +114,7 @@ def fixed_sparsities() -> Figure:
         panel.set_title(name_of(name))
         panel.set_xlabel(r"$q$")
         panel.set_xlim(0.0, 3.0)
+        panel.set_ylim(0.0, 4.2)
         panel.legend(loc="upper left")
     axes[0].set_ylabel(r"$V(q)$")
     return figure
