@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, reproduce
+from hush.cli import bench, data, design, diagnose, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app = typer.Typer(
 
 `hush data fetch mnist`
 
+`hush train --data mnist --depth 30 --sparsity 0.85`
+
 `hush bench inference --batch 1`
 
 `hush reproduce fig4`
@@ -32,6 +34,7 @@ app = typer.Typer(
 )
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")
 app.add_typer(reproduce.app, name="reproduce")
