@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from hush.reproduce.figures._style import BLUE, GREEN, RED
+from hush._style import BLUE, GREEN, RED
 from hush.theory import PiecewiseLinear
 
 __all__ = ["SIDES", "Kind", "Side", "side_of", "tell_missing"]

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from hush.reproduce.figures._style import BLUE, name_of, panels, styled
+from hush._style import BLUE, name_of, panels, styled
 from hush.theory import crelu, cst, relu, shifted_relu, soft_threshold
 
 __all__ = ["activations"]

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hush.reproduce.figures._style import BLACK, BLUE, RED, name_of, panels, styled
+from hush._style import BLACK, BLUE, RED, name_of, panels, styled
 from hush.theory import Design, InputNorms, design
 from hush.theory.bands import Band, bands
 

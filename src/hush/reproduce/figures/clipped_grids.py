@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hush._style import BLACK, identity_line, mark, panels, styled
 from hush.reproduce.figures._sides import SIDES, side_of, tell_missing
-from hush.reproduce.figures._style import BLACK, identity_line, mark, panels, styled
 from hush.reproduce.figures.correlation_maps import draw_correlation_map
 from hush.theory import PiecewiseLinear, Stability, activation, variance_fixed_points, variance_map
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from hush._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, styled
 from hush.reproduce.figures._results import committed
-from hush.reproduce.figures._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, styled
 
 __all__ = ["PANELS", "Curve", "draw_loss_curves", "loss_curves", "read_csv", "read_runs"]
 

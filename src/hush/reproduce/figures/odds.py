@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hush.reproduce.figures._style import BLACK, name_of, panels, styled
+from hush._style import BLACK, name_of, panels, styled
 from hush.theory import IMAGE_NORMS, activation, edge_of_chaos, threshold_from_sparsity
 from hush.theory.design import SAFE_ODDS
 from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, run_chains

@@ -39,7 +39,7 @@ def save(figure: "Figure", name: str, folder: str | Path, formats: Sequence[str]
     Raises:
         ValueError: if a format is unknown or the folder cannot be written to.
     """
-    from hush.reproduce.figures._style import style
+    from hush._style import style
 
     check_formats(formats)
     folder = prepare(folder)

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from hush.reproduce.figures._style import BLACK, name_of, panels, shades, styled
+from hush._style import BLACK, name_of, panels, shades, styled
 from hush.theory import slope_and_curvature_of_clip, threshold_from_sparsity
 
 __all__ = ["slopes"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from hush._style import BLACK, panels, shades, styled
 from hush.reproduce.figures._results import committed
-from hush.reproduce.figures._style import BLACK, panels, shades, styled
 
 __all__ = ["draw_speedup", "measure", "read_rows", "speedup"]
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hush.reproduce.figures._style import (
+from hush._style import (
     BLACK,
     BLUE,
     GREEN,
