@@ -124,8 +124,8 @@ def test_heat_maps_hold_the_recorded_figures(tmp_path: Path) -> None:
     np.testing.assert_allclose(values, np.tile(10.0 ** -np.arange(1, DEPTH + 1), (17, 1)))
     figure = charts.heat_map(run, "gradient_norm", "gradient norm", logarithmic=True)
     assert figure is not None
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()][0] == "0"
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()][-1] == "30"
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert (labels[0], labels[-1]) == ("0", "30")
     # Gradients that are all zero have no place on a logarithmic scale.
     run.layers["gradient_norm"][:] = 0.0
     assert charts.heat_map(run, "gradient_norm", "gradient norm", logarithmic=True) is None

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from hush._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, identity_line, mark, panels, style, styled
@@ -44,7 +45,8 @@ def png(figure: Figure) -> bytes:
 @styled
 def curve(runs: Sequence["Run"], names: Sequence[str], table: str, x: str, y: str, label: str) -> Figure | None:
     """One column of a table against another, a line for each run that has any; None where none has."""
-    figure, (panel,) = panels(1, 1, _SIZE[1], width=_SIZE[0])
+    legend = 1 < len(runs) <= _LEGEND
+    figure, (panel,) = panels(1, 1, _SIZE[1] + (0.14 * len(runs) if legend else 0.0), width=_SIZE[0])
     for i, (run, name) in enumerate(zip(runs, names, strict=True)):
         columns = getattr(run, table)
         known = np.isfinite(columns[y])
@@ -56,8 +58,11 @@ def curve(runs: Sequence["Run"], names: Sequence[str], table: str, x: str, y: st
         return None
     panel.set_xlabel(x)
     panel.set_ylabel(label)
-    if 1 < len(panel.lines) <= _LEGEND:
-        panel.legend(fontsize=7)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if y in ("sparsity", "validation_accuracy"):
+        panel.set_ylim(-0.02, 1.02)
+    if legend:
+        figure.legend(loc="outside upper left", fontsize=7, frameon=False)
     return figure
 
 

@@ -1,11 +1,14 @@
 """The few pieces of HTML a report is made of. Whatever comes from outside is escaped here, and only here."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from string import Template
 
 __all__ = ["Html", "details", "figures", "heading", "image", "page", "paragraph", "table", "verdict"]
+
+_NUMBER = re.compile(r"[-−]?[\d.]+(e[-+]?\d+)?")
 
 
 class Html(str):
@@ -46,7 +49,8 @@ p { max-width: 46rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number { font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child, td.number { white-space: nowrap; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); gap: .75rem; }
 figure { margin: 0; }
 figure img { width: 100%; height: auto; background: #fff; border-radius: .25rem; }
@@ -94,7 +98,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
 
 
 def _kind(cell: str) -> str:
-    return ' class="number"' if cell[:1].isdigit() else ""
+    return ' class="number"' if _NUMBER.fullmatch(cell) else ""
 
 
 def image(content: bytes, kind: str, caption: str) -> Html:

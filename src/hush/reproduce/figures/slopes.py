@@ -14,7 +14,7 @@ SPARSITIES = (0.6, 0.7, 0.8, 0.85, 0.9)
 @styled
 def slopes() -> Figure:
     """V′(q*) above and V″(q*) below as functions of m, CReLU left and CST right, a line for each sparsity."""
-    clips = np.linspace(0.02, 4.0, 120)
+    clips = np.linspace(0.02, 4.0, 80)
     figure, axes = panels(2, 2, 4.6, sharex=True, sharey="row")
     for column, name in enumerate(("crelu", "cst")):
         upper, lower = axes[column], axes[2 + column]
