@@ -58,7 +58,7 @@ def curve(runs: Sequence["Run"], names: Sequence[str], table: str, x: str, y: st
         return None
     panel.set_xlabel(x)
     panel.set_ylabel(label)
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if y in ("sparsity", "validation_accuracy"):
         panel.set_ylim(-0.02, 1.02)
     if legend:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from hush._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, styled
@@ -110,11 +111,22 @@ def draw_loss_curves(curves: Sequence[Curve]) -> Figure:
         drawn += len(own)
         if own:
             known = all(c.accuracy is not None for c in own)
-            panel.legend(title="test accuracy" if known else None, title_fontsize=8, loc="best")
+            # Below the panel: spikes reach everywhere inside it.
+            title = "test accuracy" if known else None
+            panel.legend(
+                title=title,
+                title_fontsize=8,
+                loc="upper center",
+                bbox_to_anchor=(0.5, -0.2),
+                ncols=5,
+                handlelength=1.2,
+                columnspacing=1.0,
+            )
         else:
             panel.text(0.5, 0.5, "no runs yet", transform=panel.transAxes, ha="center", va="center")
         panel.set_title(rf"({letter}) {name_of('cst')}, $s={sparsity:g}$, $m={clip:g}$")
         panel.set_xlabel("step")
+        panel.xaxis.set_major_locator(MaxNLocator(4))
     axes[0].set_ylabel("training loss")
     if not drawn:
         wanted = " or ".join(f"s = {s:g}, m = {m:g}" for s, m in PANELS)
