@@ -27,6 +27,8 @@ app = typer.Typer(
 
 `hush train --data mnist --depth 30 --sparsity 0.85`
 
+`hush reproduce table1 --preset smoke`
+
 `hush bench inference --batch 1`
 
 `hush reproduce fig4`

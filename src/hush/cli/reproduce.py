@@ -1,21 +1,30 @@
-"""`hush reproduce`: the paper's figures and tables; each kind registers its own commands."""
+"""`hush reproduce`: the paper's tables and figures; each kind adds its own commands."""
 
 import typer
 
-from hush.cli import reproduce_figures
+from hush.cli import reproduce_figures, reproduce_tables
 
 app = typer.Typer(
-    help="The paper again: its figures and tables, by number.",
+    invoke_without_command=True,
     rich_markup_mode="markdown",
-    no_args_is_help=True,
     epilog="""
 **Examples**
+
+`hush reproduce table1 --preset smoke`
 
 `hush reproduce fig4`
 
 `hush reproduce figures --out figures --format pdf`
-
-`hush reproduce fig5 --data mnist`
 """,
 )
-reproduce_figures.register(app)
+
+
+@app.callback()
+def _reproduce(context: typer.Context) -> None:
+    """Train, recompute and draw what the paper reports, and set it beside the printed values."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+reproduce_tables.add_to(app)
+reproduce_figures.add_to(app)

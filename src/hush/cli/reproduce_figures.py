@@ -9,7 +9,7 @@ import typer
 from hush.reproduce.figures import FIGURES, FORMATS, find, save
 from hush.reproduce.figures.save import check_formats, prepare
 
-__all__ = ["register"]
+__all__ = ["add_to"]
 
 Out = Annotated[Path, typer.Option(help="The folder to write to.")]
 Formats = Annotated[list[str], typer.Option("--format", help=f"{', '.join(FORMATS)}; may be repeated.")]
@@ -22,7 +22,7 @@ Measure = Annotated[bool, typer.Option("--measure", help="Measure the speedup no
 _OUT, _FORMATS, _RUNS = Path("figures"), ["png", "svg"], Path("runs")
 
 
-def register(app: typer.Typer) -> None:
+def add_to(app: typer.Typer) -> None:
     """Add a command for each figure, and `figures` for all of them."""
     own = {"fig5": fig5_command, "fig14": fig14_command, "speedup": speedup_command}
     for name, entry in FIGURES.items():

@@ -150,8 +150,12 @@ class TrainConfig:
 
     @property
     def name(self) -> str:
-        """The run directory's name: what a person looks for, a hash of all the rest, and the seed."""
-        given = {k: v for k, v in self.to_dict().items() if k not in (*_ELSEWHERE, "seed")}
+        """The run directory's name: what a person looks for, a hash of all that is not default, and the seed.
+
+        So a field that a later version adds, with a default that changes nothing, leaves old names alone.
+        """
+        usual = {f.name: f.default for f in fields(self)}
+        given = {k: v for k, v in self.to_dict().items() if k not in (*_ELSEWHERE, "seed") and v != usual[k]}
         digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
         what = f"s{self.sparsity:g}" if self.sparsity is not None else f"t{self.threshold:g}"
         if self.v_prime is not None:
