@@ -6,10 +6,11 @@ Figures are built without pyplot, inside an rc_context: no window, no global sta
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -38,11 +39,11 @@ BLUE, RED, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 # The width of a page's text in inches; 8 points at this width stay 8 points in print.
 WIDTH = 7.0
 
-_RC: dict[str, Any] = {
+_RC: dict[Any, Any] = {
     "axes.grid": True,
     "axes.labelsize": 9,
     "axes.linewidth": 0.7,
-    "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK]),
+    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK]),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 9,
@@ -70,6 +71,7 @@ _NAMES = {
 }
 
 _Arguments = ParamSpec("_Arguments")
+_Drawn = TypeVar("_Drawn", bound=Figure | None)
 
 
 @contextmanager
@@ -79,11 +81,11 @@ def style() -> Iterator[None]:
         yield
 
 
-def styled(function: Callable[_Arguments, Figure]) -> Callable[_Arguments, Figure]:
+def styled(function: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]:
     """`function` drawing in the style."""
 
     @wraps(function)
-    def inside(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Figure:
+    def inside(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Drawn:
         with style():
             return function(*args, **kwargs)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hush.reproduce.figures import FIGURES, FORMATS, find, save
+from hush.reproduce.figures import FIGURES, FORMATS, Entry, find, save
 from hush.reproduce.figures.save import check_formats, prepare
 
 __all__ = ["add_to"]
@@ -24,7 +24,7 @@ _OUT, _FORMATS, _RUNS = Path("figures"), ["png", "svg"], Path("runs")
 
 def add_to(app: typer.Typer) -> None:
     """Add a command for each figure, and `figures` for all of them."""
-    own = {"fig5": fig5_command, "fig14": fig14_command, "speedup": speedup_command}
+    own: dict[str, Callable[..., None]] = {"fig5": fig5_command, "fig14": fig14_command, "speedup": speedup_command}
     for name, entry in FIGURES.items():
         command = own.get(name) or _plain(name)
         app.command(name, help=f"{entry.summary[0].upper()}{entry.summary[1:]}.", rich_help_panel="Figures")(command)
@@ -84,9 +84,24 @@ def _make(name: str, out: Path, formats: list[str], **sources: Any) -> None:
     check_formats(formats)
     prepare(out)
     entry = find(name)
-    for path in save(entry.draw(**sources), name, out, formats):
+    for path in save(_draw(entry, sources), name, out, formats):
         typer.echo(path)
     typer.echo(entry.title)
     if entry.note:
         typer.echo(f"({entry.note})")
     typer.echo()
+
+
+def _draw(entry: Entry, sources: dict[str, Any]) -> Any:
+    """The figure; fig5 may train first, which needs the extra `train` and can be stopped."""
+    if "runs" not in sources:
+        return entry.draw(**sources)
+    try:
+        from hush.train import Interrupted
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    try:
+        return entry.draw(**sources)
+    except Interrupted as stopped:
+        typer.echo(f"hush: {stopped}", err=True)
+        raise typer.Exit(130) from None

@@ -10,6 +10,7 @@ import hush
 from hush.reproduce.figures import bands, gradient_norms, loss_curves, odds, speedup
 from hush.theory import largest_safe_clip
 from hush.theory.bands import Band
+from hush.train import TrainConfig, load_run
 
 
 def layers_table(steps: int, depth: int) -> dict[str, np.ndarray]:
@@ -31,6 +32,27 @@ def test_gradient_norms_are_those_of_the_table() -> None:
 def test_gradient_norms_of_an_empty_run() -> None:
     with pytest.raises(ValueError, match="recorded no gradients"):
         gradient_norms.draw_gradient_norms([("a", {name: values[:0] for name, values in layers_table(1, 1).items()})])
+
+
+def test_the_first_run_that_explodes_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(activation: str, v_prime: float, data: str, seed: int) -> TrainConfig:
+        return TrainConfig(
+            data=data, activation=activation, v_prime=v_prime, depth=3, width=16, batch=8, subset=120, epochs=1,
+            engine="dense", seed=seed,
+        )  # fmt: skip
+
+    monkeypatch.setattr(gradient_norms, "_config", small)
+    with pytest.raises(ValueError, match="none of 5 runs of cst at V′ = 0.8 on digits explodes within 15 steps"):
+        gradient_norms.failed_run("cst", 0.8, tmp_path, "digits")
+    assert len(list(tmp_path.iterdir())) == 5
+    monkeypatch.setattr(gradient_norms, "_EXPLODED", 0.0)
+    figure = gradient_norms.gradient_norms(tmp_path, "digits")
+    assert [len(panel.lines) for panel in figure.axes[:2]] == [15, 15]
+    assert all(np.all(line.get_ydata() > 0.0) for line in figure.axes[0].lines)
+    # Each step of the picture is a step of the recorded run.
+    run = load_run(tmp_path / small("cst", 0.8, "digits", 0).name)
+    recorded = run.layers["weight_gradient_norm"][run.layers["step"] == 4]
+    np.testing.assert_allclose(figure.axes[1].lines[4].get_ydata(), recorded)
 
 
 def write_losses(path: Path, rows: list[str], header: str = "sparsity,clip,seed,step,loss") -> Path:
