@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from hush.reproduce.figures import FIGURES, draw
+from hush.reproduce.figures import draw
 
 DRAWN_FROM_THEORY = ["fig1", "fig2", "fig3", "fig4", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13"]
 
@@ -176,10 +176,3 @@ def test_clipped_grids_share_the_fixed_point(name: str, figures: dict[str, Figur
         q, v = curves(panel)[1]
         mass = norm.cdf(threshold + clip) - norm.cdf(threshold)
         assert slope_at(q, v, 1.0) == pytest.approx(1.0 - clip * norm.pdf(threshold + clip) / mass, abs=2e-3)
-
-
-def test_numbers_follow_the_paper() -> None:
-    numbered = [entry.number for entry in FIGURES.values() if entry.number is not None]
-    assert numbered == list(range(1, 15))
-    assert [name for name, entry in FIGURES.items() if entry.number is None] == ["odds", "bands", "speedup"]
-    assert all(entry.caption.endswith(".") for entry in FIGURES.values())
