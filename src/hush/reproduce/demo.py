@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hush import sparse
 from hush.data import load
-from hush.diagnose import diagnose
+from hush.diagnose.verb import diagnose
 from hush.report import report
 from hush.train import Run, TrainConfig, train
 from hush.train.task import build
