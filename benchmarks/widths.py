@@ -3,8 +3,8 @@
 Every cell is measured in this process, peers in turns, and its rows are added to FILE.csv; cells that stand there are
 not measured again, so a long sweep can be taken in stretches (--seconds) until it is whole. --below 0.95 measures
 again, with four times the turns, the cells in which the engine is below that ratio: the new figures replace the old.
-Before and after each cell the sgemm rate is taken, and the lower of the two stands in its rows: --sgemm 140 measures
-again whatever was taken while the machine gave less, because something else was running.
+Before and after each cell the sgemm rate is taken, and the lower of the two stands in its rows: --sgemm 140 begins
+none, and measures again whatever was taken, while the machine gives less because something else is running.
 What stands in the file is printed as Markdown.
 """
 
@@ -103,6 +103,8 @@ def main() -> None:
     if wanted:
         heads.append(head())
     for cell in wanted:
+        while bench.machine(THREADS).sgemm_gflops < given.sgemm and time.monotonic() < stop:
+            time.sleep(2.0)
         if time.monotonic() > stop:
             break
         rows = [row for row in rows if tables.cell_of(row) != cell] + measure(cell, repeats)
