@@ -128,4 +128,57 @@ void forward(const ForwardTask& t) {
     forward_n<S, S::kWide>(t);
 }
 
+// out += Σ x[j] · w[j] over N rows, while the lines of the N rows after them are fetched.
+template <class S, int N, class T>
+void add_rows(float* out, size_t outputs, const T* const* w, const float* values, const T* const* next) {
+    typename S::F x[N];
+    for (int j = 0; j < N; ++j) x[j] = S::set1(values[j]);
+    constexpr size_t line = 64 / sizeof(T);
+    size_t c = 0, fetched = 0;
+    for (; c + S::W <= outputs; c += S::W) {
+        if (next && c >= fetched) {
+            for (int j = 0; j < N; ++j) __builtin_prefetch(next[j] + fetched, 0, 3);
+            fetched += line;
+        }
+        typename S::F acc = S::load(out + c);
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) acc = S::fma(x[j], S::load(w[j] + c), acc);
+        S::store(out + c, acc);
+    }
+    if (c < outputs) {
+        const int tail = static_cast<int>(outputs - c);
+        typename S::F acc = S::load_n(out + c, tail);
+        for (int j = 0; j < N; ++j) acc = S::fma(x[j], S::load_n(w[j] + c, tail), acc);
+        S::store_n(out + c, acc, tail);
+    }
+}
+
+template <class S, class T>
+void rows_of(const RowsTask& t) {
+    for (size_t c = 0; c < t.outputs; ++c) t.out[c] = t.bias ? t.bias[c] : 0.0f;
+    const T* weight = static_cast<const T*>(t.weight);
+    for (int s = 0; s < t.n_segments; ++s) {
+        const Segment& g = t.segments[s];
+        const uint32_t end = g.end[0];
+        const T *now[4], *next[4];
+        auto rows = [&](uint32_t k, const T** to) {
+            for (uint32_t j = 0; j < 4; ++j) to[j] = weight + g.indices[k + j < end ? k + j : end - 1] * t.weight_stride;
+        };
+        uint32_t k = 0;
+        if (end) rows(0, next);
+        for (; k + 4 <= end; k += 4) {
+            for (int j = 0; j < 4; ++j) now[j] = next[j];
+            const bool more = k + 4 < end;
+            if (more) rows(k + 4, next);
+            add_rows<S, 4, T>(t.out, t.outputs, now, g.values + k, more ? next : nullptr);
+        }
+        for (uint32_t j = 0; k < end; ++k, ++j) add_rows<S, 1, T>(t.out, t.outputs, next + j, g.values + k, nullptr);
+    }
+}
+
+template <class S>
+void rows(const RowsTask& t) {
+    t.bf16 ? rows_of<S, uint16_t>(t) : rows_of<S, float>(t);
+}
+
 }  // namespace hush
