@@ -26,7 +26,7 @@ struct Boundary {  // the compact activations between two layers, one set of lis
 };
 
 struct Scratch {  // of one part
-    float *tile, *partial, *row;
+    float *tile, *partial;
     uint32_t* cursor;
 };
 
@@ -72,7 +72,6 @@ struct Forward {
         for (Scratch& s : scratch) {
             s.tile = cutter.cut<float>(block_rows() * k.packed * k.lanes);
             s.partial = cutter.cut<float>(batch * k.packed * k.lanes);
-            s.row = batch == 1 ? cutter.cut<float>(widest_out) : nullptr;
             s.cursor = cutter.cut<uint32_t>(room);
         }
     }
@@ -166,7 +165,6 @@ struct Forward {
             segments.push_back({lists.values, lists.indices, nullptr, lists.count, lists.stride});
         task.segments = segments.data();
         task.n_segments = parts;
-        if (batch == 1) return run_one(task, l, range, part);
 
         const bool pack = batch >= kPackBatch && packs(layer, range) &&
                           static_cast<double>(layer_active(l)) >= kPackReuse * static_cast<double>(layer.inputs);
@@ -194,18 +192,6 @@ struct Forward {
             }
         }
         if (!last) publish(l + 1, part);
-    }
-
-    void run_one(const ForwardTask& task, size_t l, Range range, int part) {
-        const Layer& layer = layers[l];
-        const bool last = l + 1 == n_layers;
-        const char* weight = static_cast<const char*>(layer.weight) + range.first * (layer.bf16 ? 2 : 4);
-        float* row = last ? out : scratch[part].row;  // only the part's own columns of it
-        k.rows({weight, layer.outputs, range.size(), layer.bf16, layer.bias ? layer.bias + range.first : nullptr,
-                row + range.first, task.segments, task.n_segments});
-        if (last) return;
-        k.compact({row, 0, 1, range.first, range.last, task.activation, task.lists});
-        publish(l + 1, part);
     }
 
     // A large share does not stay in L2; rows a multiple of 1 KB apart fall into few of its sets.

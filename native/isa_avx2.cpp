@@ -6,5 +6,5 @@
 
 namespace hush {
 const Kernels avx2_kernels = {"avx2",         Avx2::W,     Avx2::kWide,      Avx2::kPacked,  Avx2::kBack,
-                                 compact<Avx2>, pack<Avx2>, forward<Avx2>, rows<Avx2>, backward<Avx2>, update<Avx2>};
+                                 compact<Avx2>, pack<Avx2>, forward<Avx2>, backward<Avx2>, update<Avx2>};
 }

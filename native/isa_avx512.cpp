@@ -9,5 +9,5 @@
 
 namespace hush {
 const Kernels avx512_kernels = {"avx512",         Avx512::W,     Avx512::kWide,      Avx512::kPacked,  Avx512::kBack,
-                                 compact<Avx512>, pack<Avx512>, forward<Avx512>, rows<Avx512>, backward<Avx512>, update<Avx512>};
+                                 compact<Avx512>, pack<Avx512>, forward<Avx512>, backward<Avx512>, update<Avx512>};
 }

@@ -6,5 +6,5 @@
 
 namespace hush {
 const Kernels portable_kernels = {"portable",         Portable::W,     Portable::kWide,      Portable::kPacked,  Portable::kBack,
-                                 compact<Portable>, pack<Portable>, forward<Portable>, rows<Portable>, backward<Portable>, update<Portable>};
+                                 compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
 }

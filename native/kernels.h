@@ -82,19 +82,6 @@ struct PackTask {
     float* out;
 };
 
-// One sample, outputs [0, outputs) of the stretch that weight begins at: out = bias + Σ_k values[k] · W[indices[k]].
-// Whole rows, four at a time and the next four fetched ahead: what one sample costs is the way of the weights from
-// memory, and a row read in one go keeps more of it under way than tiles of registers do.
-struct RowsTask {
-    const void* weight;
-    size_t weight_stride, outputs;
-    bool bf16;
-    const float* bias;  // or null
-    float* out;
-    const Segment* segments;
-    int n_segments;
-};
-
 enum class Update : int { none, gradient, sgd, momentum, adamw };
 
 struct Optimiser {
@@ -134,7 +121,6 @@ struct Kernels {
     void (*compact)(const CompactTask&);
     void (*pack)(const PackTask&);
     void (*forward)(const ForwardTask&);
-    void (*rows)(const RowsTask&);
     void (*backward)(const BackwardTask&);
     void (*update)(const Optimiser&, float* weight, const float* gradient, float* state1, float* state2, size_t n);
 };
