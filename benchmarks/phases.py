@@ -20,7 +20,7 @@ import torch
 
 from hush import sparse
 from hush.bench import network
-from hush.sparse import _engine, _native
+from hush.sparse import _engine, _native, _pages
 
 Work = Callable[[int], object]
 WIDTH, DEPTH, INPUTS = 300, 100, 16
@@ -45,7 +45,7 @@ def phases(sparsity: float, batch: int, shared: bool) -> dict[str, Work]:
     model = network(WIDTH, DEPTH, sparsity)
     linears = [m for m in model if isinstance(m, torch.nn.Linear)]
     phis = [sparse.Activation.crelu(m.threshold, m.clip) for m in model if not isinstance(m, torch.nn.Linear)]
-    weights = [_engine.input_major(m.weight.detach()) for m in linears]
+    weights = _pages.lay_out([m.weight.detach() for m in linears])  # as accelerate does
     biases = [m.bias.detach() for m in linears]
     if shared:
         weights, biases = [weights[0]] * DEPTH, [biases[0]] * DEPTH
