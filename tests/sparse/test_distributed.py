@@ -43,6 +43,10 @@ def _worker(rank, port):
         accelerate(fused, optimizer=torch.optim.SGD(fused.parameters(), lr=0.1))
         with pytest.raises(RuntimeError, match="cannot average gradients over processes"):
             fused(torch.randn(2, 6)).sum().backward()
+        wrapped = DistributedDataParallel(_model())
+        for late in (wrapped, wrapped.module):
+            with pytest.raises(ValueError, match="call accelerate before wrapping it"):
+                accelerate(late)
         twin = copy.deepcopy(fast)
         assert all(torch.equal(a, b) for a, b in zip(twin.parameters(), fast.parameters(), strict=True))
     finally:

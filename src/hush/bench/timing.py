@@ -14,7 +14,7 @@ from .row import OURS, Machine, Row, Setting
 
 __all__ = ["Work", "compare", "machine"]
 
-_REST = 0.02
+_REST = 0.1  # seconds: the threads of ONNX Runtime spin for more than 20 ms after a call
 _TURN = 0.03  # seconds: a short work is called as often as fits, each time with another input
 Work = Callable[[int], object]  # given the number of the turn, so that inputs can differ from turn to turn
 
@@ -26,7 +26,7 @@ def _interleaved(works: dict[str, Work], repeats: int) -> dict[str, list[float]]
             work(turn)
     for turn in range(repeats):
         for name, work in works.items():
-            time.sleep(_REST)  # the idle threads of the peer before spin for some milliseconds: let them go to sleep
+            time.sleep(_REST)  # let the idle threads of the peer before go to sleep
             work(turn)  # bring its own data back into the caches
             calls, start = 0, time.perf_counter()
             while (spent := time.perf_counter() - start) < _TURN or not calls:

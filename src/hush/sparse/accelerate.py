@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import _engine, _pages, find, optimiser
 from .link import Link
+from .wrapped import check_not_wrapped
 
 __all__ = ["Report", "accelerate", "decelerate", "report"]
 
@@ -95,6 +96,7 @@ def accelerate(
     """
     if optimizer is not None:
         optimiser.check_optimizer(optimizer)
+    check_not_wrapped(model, "accelerate")
     decelerate(model)
     names = {id(m): name or "(model)" for name, m in model.named_modules()}
     taken: set[int] = set()
@@ -152,6 +154,8 @@ def _ready(run: find.Run, optimizer: torch.optim.Optimizer | None, adaptive: boo
 def decelerate(model: nn.Module) -> nn.Module:
     """Undoes `accelerate`: the model's own forwards, weights row by row again."""
     linears = [linear for link in _links(model) for linear in link.linears]
+    if linears:
+        check_not_wrapped(model, "decelerate")
     for module in model.modules():
         if isinstance(module.__dict__.get("forward"), (_Sequence, _Inner)):
             del module.__dict__["forward"]

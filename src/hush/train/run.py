@@ -1,6 +1,7 @@
 """The one verb: a config becomes a run directory, whatever interrupts it in between."""
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import math
@@ -140,6 +141,8 @@ def _finish(
     gave_up: bool,
 ) -> None:
     """Judge, keep the network, and last of all write result.json: a run that has one is done."""
+    # A copy, since DDP may still hold the original, whose layout must then stay.
+    model = copy.deepcopy(model)
     hush.sparse.decelerate(model)
     plan = config.design()
     score = evaluate(model, test) if diverged is None else Score(_chance(test), math.nan, _zeros(model, test))
