@@ -172,6 +172,12 @@ def test_clipped_grids_share_the_fixed_point(name: str, figures: dict[str, Figur
         for q, v in curves(panel):
             assert v[np.argmin(abs(q - 1.0))] == pytest.approx(1.0)
         assert (1.0, 1.0, True) in dots(panel)
+        # Every crossing of every curve is marked, and nothing else.
+        crossings = [1.0]
+        for q, v in curves(panel):
+            for side in (q < 0.985, q > 1.015):
+                crossings += list(q[side][np.flatnonzero(np.diff(np.sign((v - q)[side])))])
+        np.testing.assert_allclose(sorted(x for x, _, _ in dots(panel)), sorted(crossings), atol=0.02)
         # On the Edge of Chaos, eq. 13 over χ₁: V′(1) = 1 − m n(τ + m)/(Φ(τ + m) − Φ(τ))
         q, v = curves(panel)[1]
         mass = norm.cdf(threshold + clip) - norm.cdf(threshold)

@@ -15,8 +15,8 @@ __all__ = ["correlations_of_crelu", "correlations_of_cst", "variances_of_crelu",
 
 CLIPS = (1.0, 1.5, 2.0)
 THRESHOLDS = (0.0, 0.25, 0.5, 1.0)
-# Beyond this V is flat and nothing crosses any more at these clips.
-_REACH = 3.0
+# So far the panels of a clip reach: every fixed point of its row is inside.
+_REACH = {1.0: 3.0, 1.5: 3.0, 2.0: 6.0}
 
 
 def variances_of_crelu() -> Figure:
@@ -42,7 +42,7 @@ def correlations_of_cst() -> Figure:
 @styled
 def _grid(name: str, draw: Callable[[Axes, PiecewiseLinear], None], x: str, y: str) -> Figure:
     rows, columns = len(CLIPS), len(THRESHOLDS)
-    figure, axes = panels(rows, columns, 6.2, sharex=True, sharey=True)
+    figure, axes = panels(rows, columns, 6.5, sharex="row", sharey="row")
     for i, clip in enumerate(CLIPS):
         for j, threshold in enumerate(THRESHOLDS):
             panel, phi = axes[i * columns + j], activation(name, threshold, clip)
@@ -59,8 +59,9 @@ def _grid(name: str, draw: Callable[[Axes, PiecewiseLinear], None], x: str, y: s
 
 def _draw_variance_map(panel: Axes, phi: PiecewiseLinear) -> None:
     """V(q) on the Edge of Chaos and either side of it; filled dots are stable fixed points, open ones unstable."""
-    identity_line(panel, 0.0, _REACH)
-    q = np.linspace(0.0, _REACH, 301)
+    reach = _REACH[phi.bound()]
+    identity_line(panel, 0.0, reach)
+    q = np.linspace(0.0, reach, int(100 * reach) + 1)
     for kind in SIDES:
         side = side_of(phi, kind)
         if side is None:
@@ -69,13 +70,13 @@ def _draw_variance_map(panel: Axes, phi: PiecewiseLinear) -> None:
             q, variance_map(phi, q, side.sigma_w, side.sigma_b), color=kind.colour, ls=kind.dashes, label=kind.label
         )
         for point in variance_fixed_points(phi, side.sigma_w, side.sigma_b):
-            if point.value <= _REACH and abs(point.value - 1.0) > 1e-6:
+            if abs(point.value - 1.0) > 1e-6:
                 mark(panel, point.value, point.value, kind.colour, stable=point.stability is Stability.STABLE)
     tell_missing(panel, phi)
     # All sides share q* = 1.
     mark(panel, 1.0, 1.0, BLACK)
-    panel.set_xlim(0.0, _REACH)
-    panel.set_ylim(0.0, _REACH)
-    panel.set_xticks([0, 1, 2, 3])
-    panel.set_yticks([0, 1, 2, 3])
+    panel.set_xlim(0.0, reach)
+    panel.set_ylim(0.0, reach)
+    panel.set_xticks(np.linspace(0.0, reach, 4), [f"{tick:g}" for tick in np.linspace(0.0, reach, 4)])
+    panel.set_yticks(panel.get_xticks(), [f"{tick:g}" for tick in panel.get_xticks()])
     panel.set_aspect("equal")

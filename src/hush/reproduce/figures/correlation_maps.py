@@ -56,6 +56,9 @@ def draw_correlation_map(panel: Axes, phi: PiecewiseLinear) -> None:
 def _draw(panel: Axes, phi: PiecewiseLinear, side: Side, rho: np.ndarray) -> None:
     values = correlation_map(phi, rho, 1.0, side.sigma_w, side.sigma_b)
     panel.plot(rho, values, color=side.kind.colour, ls=side.kind.dashes, label=side.kind.label)
+    if side.kind.chi <= 1.0:
+        # In Hermite's expansion R has no negative coefficient: convex on [0, 1], it cannot cross with R′(1) ≤ 1.
+        return
     for point in correlation_fixed_points(phi, 1.0, side.sigma_w, side.sigma_b):
         if 0.0 <= point.value < 1.0 - 1e-6:
             mark(panel, point.value, point.value, side.kind.colour)

@@ -115,5 +115,5 @@ def draw_speedup(rows: Sequence[Row]) -> Figure:
             panel.set_xlabel(r"sparsity $s$")
             panel.tick_params(labelbottom=True)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns)
     return figure
