@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose
+from hush.cli import bench, data, design, diagnose, explore
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -26,10 +26,13 @@ app = typer.Typer(
 `hush data fetch mnist`
 
 `hush bench inference --batch 1`
+
+`hush explore`
 """,
 )
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.command("explore")(explore.explore_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")
 
