@@ -3,7 +3,7 @@
 A figure is put together as plain dictionaries and handed to Plotly once: adding to it trace by trace costs several
 times as much, and the page is to follow a moving slider.
 
-Colours are from Okabe and Ito's set, which the colour-blind can tell apart, in shades that read on white and on black.
+Colours are close to Okabe and Ito's, which the colour-blind can tell apart, in shades that read on white and black.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["activation", "clips", "correlation", "edge", "gain", "q", "variance"]
 
-_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8a8a"
-_BAND, _INNER = "rgba(0, 114, 178, 0.15)", "rgba(0, 114, 178, 0.3)"
+_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#2a8ac9", "#d98c00", "#009e73", "#d55e00", "#8a8a8a"
+_BAND, _INNER = "rgba(42, 138, 201, 0.18)", "rgba(42, 138, 201, 0.32)"
 _MARKS = {
     Stability.STABLE: ("circle", _GREEN),
     Stability.UNSTABLE: ("circle-open", _RED),
@@ -37,7 +37,7 @@ def variance(outlook: Outlook) -> go.Figure:
     traces = [
         _line(Curve(ends, ends), "V(q) = q", _GREY, dash="dash"),
         _line(curve, "V(q)", _BLUE, width=2.5),
-        _line(outlook.cobweb, "cobweb", _ORANGE, width=1.2),
+        _line(outlook.cobweb, "cobweb", _ORANGE, width=1.6),
         *_points(outlook.fixed_points),
     ]
     axis = {"type": "log", "exponentformat": "power"} if outlook.logarithmic else {}

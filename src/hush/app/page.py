@@ -28,6 +28,7 @@ _STYLE = """<style>
 .block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
 .st-key-verdict {position: sticky; top: 0; z-index: 100; background: var(--st-background-color, inherit);}
 .st-key-verdict h2 {padding: 0; font-size: 1.6rem;}
+.st-key-numbers [data-testid="stMetricValue"] {font-size: 1.3rem;}
 header[data-testid="stHeader"] {height: 0; min-height: 0;}
 @media (max-width: 640px) {
   .st-key-verdict h2 {font-size: 1.25rem;}
@@ -40,14 +41,15 @@ def main() -> None:
     """Draw the page for the address, or for what the controls have been moved to since."""
     st.set_page_config("hush explorer", layout="wide")
     st.html(_STYLE)
-    complaints = _restore()
-    top = st.container(key="verdict")
-    for complaint in complaints:
-        st.warning(_plain(complaint))
+    _restore()
+    top, notice = st.container(key="verdict"), st.container()
     left, right = st.columns([1, 3], gap="medium")
     with left:
         settings = _controls()
     _remember(settings)
+    if complaints := st.session_state.complaints:
+        lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
+        notice.warning("\n".join(lines))
     try:
         outlook = _look(settings)
     except ValueError as error:
@@ -67,8 +69,8 @@ def _look(settings: Settings) -> Outlook:
     return look(settings)
 
 
-def _restore() -> list[str]:
-    """Set the controls to the address where it is new to this session; what it says wrongly, as long as it stands."""
+def _restore() -> None:
+    """Set the controls to the address where it is new to this session."""
     state = st.session_state
     given = {name: st.query_params.get_all(name) for name in st.query_params}
     if state.get("address") != given:
@@ -76,7 +78,6 @@ def _restore() -> list[str]:
         state.address = given
         _set(settings)
         state.shown = settings
-    return list(state.complaints)
 
 
 def _set(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 __all__ = ["check_port", "explore"]
 
 _PAGE = Path(__file__).with_name("page.py")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) -> None:
@@ -20,6 +21,8 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
         raise ValueError(f"the explorer needs {' and '.join(missing)}: pip install 'hush[app]'.")
     check_port(host, port)
     options = {
+        "logger.hideWelcomeMessage": True,
+        "logger.level": "warning",
         "server.address": host,
         "server.port": port,
         "server.headless": True,
@@ -27,16 +30,20 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
+        # The verdict is green or red; the controls are neither.
+        "theme.light.primaryColor": "#0072b2",
+        "theme.dark.primaryColor": "#56b4e9",
     }
     from streamlit.web import bootstrap
 
-    named = f"[{host}]" if ":" in host else host
-    print(f"hush: the explorer is at http://{named}:{port} (stop it with Ctrl-C)", flush=True)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    print(f"hush: the explorer is at {address} (stop it with Ctrl-C)", flush=True)
+    if host not in _LOOPBACK:
+        print("hush: it is open to everybody who can reach this machine.", flush=True)
     if browser:
-        _open_soon(f"http://{named}:{port}")
-    flags = {name.replace(".", "_"): value for name, value in options.items()}
-    bootstrap.load_config_options(flags)
-    bootstrap.run(str(_PAGE), False, [], flags)
+        _open_soon(address)
+    bootstrap.load_config_options(options)
+    bootstrap.run(str(_PAGE), False, [], options)
 
 
 def check_port(host: str, port: int) -> None:
