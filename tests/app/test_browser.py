@@ -138,7 +138,7 @@ def test_a_bookmark_restores_the_page(browser: Any, address: str) -> None:
     first.close()
     second = Visit(browser, address, DESKTOP).open(f"?{bookmark.partition('?')[2]}")
     assert second.page.locator(".st-key-verdict").inner_text() == text
-    assert second.page.get_by_role("slider", name="Sparsity s").get_attribute("aria-valuenow") == "0.8"
+    assert second.page.get_by_role("slider", name="Sparsity s").input_value() == "0.8"
     assert second.page.url == bookmark
     second.close()
 
@@ -157,7 +157,7 @@ def test_a_bad_address_shows_a_message_and_the_defaults(browser: Any, address: s
     message = visit.page.get_by_text("sparsity is “1.5”, but must be a number between 0.5 and 0.98")
     message.wait_for()
     visit.page.get_by_text("“colour” is not a parameter of this page").wait_for()
-    assert visit.page.get_by_role("slider", name="Sparsity s").get_attribute("aria-valuenow") == "0.85"
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.85"
     assert visit.page.get_by_text("Traceback").count() == 0
     visit.shoot("bad_address")
     visit.press("Depth L", "ArrowLeft", 1)
@@ -185,7 +185,7 @@ def test_the_command_can_be_copied(browser: Any, address: str) -> None:
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
     block = visit.page.get_by_test_id("stCode").last
     block.hover()
-    block.get_by_test_id("stCodeCopyButton").click()
+    block.get_by_role("button", name="Copy to clipboard").click()
     copied = visit.page.evaluate("navigator.clipboard.readText()")
     assert copied.strip() == "hush design crelu --sparsity 0.85 --width 300 --depth 100"
     visit.close()

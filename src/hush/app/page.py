@@ -122,7 +122,7 @@ def _controls() -> Settings:
         _slider("sigma_b", "σ_b", "%.4g")
     with st.expander("Scale and cobweb"):
         _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
-        _slider("start", "Cobweb starts at q/q*", "%.4g", "1.4 is the norm of the brightest tenth of images.")
+        _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
     return Settings(**{name: state[name] for name in _FIELDS})
 
 

@@ -54,7 +54,7 @@ _RANGES = {
     "sigma_w_factor": Range(0.5, 1.5, 0.01, 1.0),
     "sigma_w": Range(0.0, 12.0, 0.01, 2.0),
     "sigma_b": Range(0.0, 4.0, 0.01, 0.5),
-    "start": Range(0.05, 8.0, 0.05, 1.4),
+    "start": Range(0.05, 8.0, 0.05, 1.9),
 }
 WHOLE = ("width", "depth")
 NUMBERS = tuple(_RANGES)
@@ -81,7 +81,7 @@ class Settings:
         clip, v_prime: each used when `clip_by` says so.
         sigma_w_factor: σ_w as a multiple of that on the Edge of Chaos, used with Sigmas.FACTOR.
         sigma_w, sigma_b: used with Sigmas.FREE.
-        start: where the cobweb begins, in units of q*; 1.4 is the norm of the brightest tenth of images.
+        start: where the cobweb begins, in units of q*; 1.9 is the norm of the brightest hundredth of images.
     """
 
     activation: str = "crelu"
@@ -96,7 +96,7 @@ class Settings:
     sigma_w_factor: float = 1.0
     sigma_w: float = 2.0
     sigma_b: float = 0.5
-    start: float = 1.4
+    start: float = 1.9
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
