@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, explore
+from hush.cli import bench, data, design, diagnose, explore, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -25,6 +25,10 @@ app = typer.Typer(
 
 `hush data fetch mnist`
 
+`hush train --data mnist --depth 30 --sparsity 0.85`
+
+`hush reproduce table1 --preset smoke`
+
 `hush bench inference --batch 1`
 
 `hush explore`
@@ -33,8 +37,10 @@ app = typer.Typer(
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
 app.command("explore")(explore.explore_command)
+app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def _print_version(wanted: bool) -> None:

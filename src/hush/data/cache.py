@@ -8,13 +8,13 @@ import contextlib
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from hush._files import try_lock
 from hush.data.catalogue import DataSet
 from hush.data.errors import DataError
 
@@ -83,7 +83,7 @@ def _wait_for(lock: IO[bytes], folder: Path) -> bool:
     """
     told = False
     try:
-        while not _try_lock(lock):
+        while not try_lock(lock):
             if not told:
                 _log.warning("another process is fetching into %s; waiting for it.", folder)
                 told = True
@@ -91,24 +91,3 @@ def _wait_for(lock: IO[bytes], folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(lock: IO[bytes]) -> bool:
-        try:
-            lock.seek(0)
-            msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(lock: IO[bytes]) -> bool:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

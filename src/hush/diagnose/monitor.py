@@ -65,12 +65,21 @@ class Monitor:
 
     Arguments:
         every: n; steps 0, n, 2n, … are measured, all others run without hooks.
+        first: so many steps at the beginning are measured too, one by one.
+        step: the number of the next step, when training goes on from a checkpoint.
         log: called with each Snapshot; `snapshot.scalars()` suits a logger.
         keep: how many snapshots `history` holds at most.
     """
 
     def __init__(
-        self, model: nn.Module, every: int = 50, log: Callable[[Snapshot], Any] | None = None, keep: int = 1000
+        self,
+        model: nn.Module,
+        every: int = 50,
+        log: Callable[[Snapshot], Any] | None = None,
+        keep: int = 1000,
+        *,
+        first: int = 0,
+        step: int = 0,
     ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}.")
@@ -78,8 +87,9 @@ class Monitor:
             raise ValueError(f"{type(model).__name__} has no activation module to read.")
         self.model = model
         self.every = every
+        self.first = first
         self.log = log
-        self.step = 0
+        self.step = step
         self._history: deque[Snapshot] = deque(maxlen=keep)
         self._tap: Tap | None = None
         self._pending: tuple[int, Tap] | None = None
@@ -112,7 +122,7 @@ class Monitor:
         if not (model.training and torch.is_grad_enabled()):
             return
         self._finish()
-        if self.step % self.every == 0:
+        if self.step < self.first or self.step % self.every == 0:
             self._tap = Tap(model).open()
             self._tap.start()
         self.step += 1

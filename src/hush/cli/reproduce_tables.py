@@ -1,0 +1,183 @@
+"""`hush reproduce table1 | table-shallow-unclipped | table-shallow-clipped | design-table`."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_Part = Annotated[str, typer.Option(help="dnn, cnn or both.")]
+_Preset = Annotated[str, typer.Option(help="smoke (a minute), quick (hours on two cores) or paper (its protocol).")]
+_Rows = Annotated[str | None, typer.Option(help="Such as 1-5,8 or crelu-0.85 or cst-0.8-0.7; by default the preset's.")]
+_Seeds = Annotated[int | None, typer.Option(help="Runs of each row; by default the preset's.", min=1)]
+_Set = Annotated[list[str] | None, typer.Option("--set", help="Another value for a field of the recipe: lr=1e-3.")]
+_Engine = Annotated[str, typer.Option(help="local or ray.")]
+_Address = Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")]
+_Gpus = Annotated[float, typer.Option(help="GPUs of each Ray task.", min=0.0)]
+_Collect = Annotated[bool, typer.Option("--collect", help="Ray machines do not share the root: they send runs back.")]
+_Root = Annotated[Path, typer.Option(help="Where run directories are.")]
+_Workers = Annotated[int | None, typer.Option(help="Runs at a time; by default one for each core.", min=1)]
+_DataDir = Annotated[Path | None, typer.Option(help="Where your own copy of the data is.")]
+_Show = Annotated[bool, typer.Option("--show", help="Train nothing: print what is there.")]
+_Format = Annotated[
+    str | None, typer.Option("--format", help="rich, markdown, csv or latex; else by the name of --out.")
+]
+_Out = Annotated[Path | None, typer.Option(help="Write to this file; into a directory, both .md and .csv.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_RESUMES = "What is done is skipped and what is not goes on: the same command resumes after Ctrl-C or a kill."
+_HELP = {
+    "table1": f"""Table 1: 100 layers on MNIST, and CNNs of 50 layers on CIFAR-10, beside the paper's values.
+
+    {_RESUMES}
+
+    Examples:
+
+    hush reproduce table1 --preset smoke
+
+    hush reproduce table1 --part dnn --rows 1-6,crelu-0.85
+
+    hush reproduce table1 --preset paper --engine ray --address auto --gpus 1
+    """,
+    "table-shallow-unclipped": f"""The unclipped networks of 30 layers on MNIST, beside the paper's values.
+
+    {_RESUMES}
+
+    Example:
+
+    hush reproduce table-shallow-unclipped --preset quick --seeds 5
+    """,
+    "table-shallow-clipped": f"""The clipped networks of 30 layers on MNIST, beside the paper's values.
+
+    {_RESUMES}
+
+    Examples:
+
+    hush reproduce table-shallow-clipped --preset quick --rows crelu
+
+    hush reproduce table-shallow-clipped --show --format markdown --out results.md
+    """,
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the table commands to the group."""
+    for name, help_text in _HELP.items():
+        app.command(name, help=help_text)(_command(name))
+    app.command("design-table")(design_table)
+
+
+def _command(name: str) -> Any:
+    part_option: Any = _Part if name == "table1" else Annotated[str, typer.Option(hidden=True)]
+
+    def command(
+        part: part_option = "both",
+        preset: _Preset = "quick",
+        rows: _Rows = None,
+        seeds: _Seeds = None,
+        given: _Set = None,
+        engine: _Engine = "local",
+        address: _Address = None,
+        gpus: _Gpus = 0.0,
+        collect: _Collect = False,
+        root: _Root = Path("runs"),
+        workers: _Workers = None,
+        data_dir: _DataDir = None,
+        show: _Show = False,
+        form: _Format = None,
+        out: _Out = None,
+        as_json: _Json = False,
+    ) -> None:
+        from hush.reproduce.beside import result_grid
+        from hush.reproduce.experiment import parse_fields
+        from hush.reproduce.table import reproduce_table
+
+        choose_format(form, out)  # before hours of training
+        tables, swept = reproduce_table(
+            name,
+            preset,
+            part=part,
+            rows=rows,
+            seeds=seeds,
+            given=parse_fields(given or []),
+            root=root,
+            show=show,
+            engine=engine,
+            address=address,
+            gpus=gpus,
+            collect=collect,
+            workers=workers,
+            directory=data_dir,
+        )
+        if as_json:
+            typer.echo(json.dumps([table.to_dict() for table in tables], indent=2, ensure_ascii=False))
+        else:
+            emit([result_grid(table, command_line()) for table in tables], form, out, name)
+        if not show:
+            for sentence in swept.sentences():
+                typer.echo(sentence, err=True)
+        if swept.errors or swept.interrupted:
+            raise typer.Exit(130 if swept.interrupted else 1)
+
+    return command
+
+
+def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False) -> None:
+    """Recompute τ, m, V′ and V″ of every row of the paper's tables; nothing is trained.
+
+    Examples:
+
+    hush reproduce design-table
+
+    hush reproduce design-table --format latex --out designs.tex
+    """
+    from hush.reproduce.beside import design_grid
+
+    grid = design_grid(command_line())
+    if as_json:
+        typer.echo(json.dumps(list(grid.records), indent=2, ensure_ascii=False))
+    else:
+        emit([grid], form, out, "design-table")
+
+
+def command_line() -> str:
+    """The command as it was typed, without where the program lies."""
+    return "hush " + " ".join(map(shlex.quote, sys.argv[1:]))
+
+
+def choose_format(form: str | None, out: Path | None) -> str:
+    """The format asked for, or the one the file's name tells.
+
+    Raises:
+        ValueError: if it is none of FORMATS.
+    """
+    from hush.reproduce.grid import FORMATS
+
+    if form is None and out is not None:
+        form = {".md": "markdown", ".csv": "csv", ".tex": "latex"}.get(out.suffix)
+    if form is not None and form not in FORMATS:
+        raise ValueError(f"unknown format {form!r}; there are {', '.join(FORMATS)}.")
+    return form or "rich"
+
+
+def emit(grids: Any, form: str | None, out: Path | None, name: str) -> None:
+    """Print the tables, or write them: to a file, or as `name`.md and `name`.csv into a directory."""
+    from hush._files import replace_text
+    from hush.reproduce.grid import render
+
+    if out is None:
+        terminal = sys.stdout.isatty()
+        typer.echo(render(grids, choose_format(form, out), colour=terminal, width=None if terminal else 200))
+        return
+    files = {out: choose_format(form, out)}
+    if out.is_dir() or not out.suffix:
+        files = {out / f"{name}.md": "markdown", out / f"{name}.csv": "csv"}
+    try:
+        for file, kind in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(file, render(grids, kind, width=200))
+            typer.echo(str(file), err=True)
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error

@@ -1,0 +1,133 @@
+"""Sweeps on this machine: so many processes at a time, one for each run."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from hush.reproduce.sweep import Swept, Watcher, is_done
+from hush.reproduce.worker import BUSY
+from hush.train.config import TrainConfig
+
+__all__ = ["run_local"]
+
+_POLL = 0.1  # seconds
+
+
+@dataclass
+class _Job:
+    config: TrainConfig
+    process: "subprocess.Popen[bytes]"
+    errors: IO[bytes]
+
+    def sentence(self) -> str:
+        """The last thing the process said on stderr: hush's errors are one line, a traceback ends with its own."""
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1] if lines else f"its process ended with code {self.process.returncode} and said nothing."
+
+
+def run_local(
+    todo: list[TrainConfig],
+    root: Path,
+    swept: Swept,
+    watcher: Watcher,
+    workers: int,
+    directory: str | Path | None,
+    retries: int,
+) -> None:
+    """Keep `workers` processes busy until every run is done or given up; what comes of each goes into `swept`."""
+    _check_data(todo, directory)
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    queue, jobs, deaths = deque(todo), list[_Job](), dict[str, int]()
+    try:
+        while queue or jobs:
+            while queue and len(jobs) < workers:
+                config = queue.popleft()
+                jobs.append(_start(config, root, threads, directory))
+                watcher.started(config)
+            time.sleep(_POLL)
+            watcher.tick()
+            for job in [job for job in jobs if job.process.poll() is not None]:
+                jobs.remove(job)
+                name, code = job.config.name, job.process.returncode
+                deaths[name] = deaths.get(name, 0) + (code < 0)
+                if code < 0 and deaths[name] <= retries:
+                    queue.appendleft(job.config)
+                    watcher.ended(job.config, _killed(code))
+                else:
+                    watcher.ended(job.config, _file(swept, job, root))
+                _close(job)
+    except KeyboardInterrupt:
+        swept.interrupted = True
+    finally:
+        for job in jobs:
+            _close(job)
+
+
+def _file(swept: Swept, job: _Job, root: Path) -> str | None:
+    """Put an ended job into `swept`; its sentence if it failed."""
+    name, code = job.config.name, job.process.returncode
+    if code == 0 and is_done(job.config, root):
+        swept.done.append(name)
+        return None
+    if code == BUSY:
+        swept.busy.append(name)
+        return "another process is training it."
+    swept.errors[name] = _killed(code) if code < 0 else job.sentence()
+    return swept.errors[name]
+
+
+def _killed(code: int) -> str:
+    return f"its process was killed by {signal.Signals(-code).name}; it goes on from its last whole epoch."
+
+
+def _check_data(todo: list[TrainConfig], directory: str | Path | None) -> None:
+    """Fetch what is missing once, before many processes ask for it, and fail once if it cannot be had."""
+    from hush.data import DataError, fetch, where
+
+    for name in dict.fromkeys(config.data for config in todo):
+        try:
+            where(name, directory=directory)
+        except DataError:
+            fetch(name, directory=directory)
+
+
+def _start(config: TrainConfig, root: Path, threads: int, directory: str | Path | None) -> _Job:
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its job
+    arguments = [str(root), str(threads), *([] if directory is None else [str(directory)])]
+    # Libraries size their pools by this when they are loaded, before anyone can call set_num_threads.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hush.reproduce.worker", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env=environment,
+    )
+    assert process.stdin is not None
+    try:
+        # It stays open: when this process ends, however it does, the worker reads the end of it and ends too.
+        process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
+        process.stdin.flush()
+    except BrokenPipeError:  # it died at once; the loop sees how
+        pass
+    return _Job(config, process, errors)
+
+
+def _close(job: _Job) -> None:
+    if job.process.poll() is None:
+        job.process.kill()
+    job.process.wait()
+    assert job.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        job.process.stdin.close()
+    job.errors.close()

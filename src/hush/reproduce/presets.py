@@ -1,0 +1,175 @@
+"""How a table's runs are trained: by the paper's protocol, by what two cores finish in hours, or in a minute's test.
+
+Every recipe is a dict of TrainConfig fields below, one for each kind of network; what a preset does differently from
+the paper is a list of sentences that is printed under its table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
+from types import MappingProxyType
+from typing import Any
+
+from hush.train.config import TrainConfig
+
+__all__ = ["KINDS", "PRESETS", "Preset", "left_open", "preset"]
+
+# deep: Table 1, DNN of 100 layers; cnn: Table 1, CNN of 50; shallow: DNN of 30; second: the second failure mode
+KINDS = ("deep", "cnn", "shallow", "second")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The recipe of one kind of network.
+
+    Arguments:
+        fields: of TrainConfig, the same for every row.
+        seeds: runs of a row.
+        trained_at: the test accuracy from which a run counts as trained.
+        differences: from the paper's protocol, one sentence each; none means that the paper's figures are within reach.
+        v_primes: the slopes V′ whose rows are run unless rows are asked for; None is all. Unclipped rows always are.
+        one_each: of these only the sparsest of each activation.
+    """
+
+    name: str
+    kind: str
+    fields: Mapping[str, Any]
+    seeds: int
+    trained_at: float
+    differences: tuple[str, ...] = ()
+    v_primes: tuple[float, ...] | None = None
+    one_each: bool = False
+    # Only the very protocol of the paper can be held to its figures, and a smoke test to nothing.
+    exact: bool = False
+    judged: bool = True
+
+    def with_fields(self, given: Mapping[str, Any]) -> "Preset":
+        """With some fields set anew; that is a difference too."""
+        fields = MappingProxyType({**self.fields, **given})
+        differences = _differences(fields, self.kind, self.seeds)
+        # What the paper leaves open is not part of its protocol.
+        return replace(self, fields=fields, differences=differences, exact=self.exact and not differences)
+
+
+# What the paper does not say and had to be chosen, and the fields for which the sentence holds.
+_LEFT_OPEN: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"output": "edge"}, "How the paper draws its output layer: here on the edge of chaos, like the others."),
+    ({"per_image": False}, "Whether the paper normalises images one by one: here over the training set."),
+    ({"momentum": 0.0, "weight_decay": 0.0}, "The paper names no momentum and no weight decay: here there is none."),
+    ({"arch": "cnn"}, "How the paper's CNN pads and pools: here 3×3, circular, stride 1, a mean over all positions."),
+)
+
+_PAPER_DNN = {"data": "mnist", "arch": "mlp", "optimiser": "sgd", "lr": 1e-4, "batch": 16, "epochs": 200}
+_PAPER_CNN = {"data": "cifar10", "arch": "cnn", "optimiser": "sgd", "lr": 1e-3, "batch": 16, "epochs": 200}
+
+PAPER = {
+    "deep": {**_PAPER_DNN, "depth": 100, "width": 300},
+    "cnn": {**_PAPER_CNN, "depth": 50, "width": 300},
+    "shallow": {**_PAPER_DNN, "depth": 30, "width": 300},
+    "second": {**_PAPER_DNN, "depth": 100, "width": 300},
+}
+
+# Two CPU cores, hours. A row still at chance after `give_up` epochs has failed: it is not taken further.
+QUICK: dict[str, dict[str, Any]] = {
+    "deep": {
+        "data": "mnist",
+        "depth": 100,
+        "width": 300,
+        "lr": 1e-2,
+        "layer_clip": 0.1,
+        "batch": 32,
+        "epochs": 20,
+        "give_up": 5,
+    },
+    "cnn": {
+        "data": "cifar10",
+        "arch": "cnn",
+        "depth": 20,
+        "width": 32,
+        "lr": 1e-2,
+        "layer_clip": 0.1,
+        "batch": 32,
+        "epochs": 10,
+        "subset": 10000,
+        "give_up": 5,
+    },
+    "shallow": {"data": "mnist", "depth": 30, "width": 300, "lr": 1e-2, "batch": 64, "epochs": 9, "give_up": 4},
+    "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1e-2, "batch": 64, "epochs": 9},
+}
+
+# A minute: whether everything works, not what the paper claims.
+SMOKE: dict[str, dict[str, Any]] = {
+    "deep": {"data": "digits", "depth": 6, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
+    "cnn": {"data": "digits", "arch": "cnn", "depth": 4, "width": 8, "lr": 5e-2, "batch": 32, "epochs": 3},
+    "shallow": {"data": "digits", "depth": 4, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
+    "second": {"data": "digits", "depth": 4, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
+}
+
+_SEEDS = {"paper": {"cnn": 1}, "quick": {"deep": 1, "cnn": 1}, "smoke": dict.fromkeys(KINDS, 1)}
+# Half of the images right is far from chance and far from what any trained row of the paper scores. The scaled CNN sees
+# a fraction of the images for a fraction of the epochs: three times chance is what a failed row does not reach.
+_TRAINED_AT = {("quick", "cnn"): 0.3, ("smoke", "cnn"): 0.2}
+_V_PRIMES = {("quick", "cnn"): (0.7, 0.9), **{("smoke", kind): (0.7,) for kind in KINDS}}
+
+
+def _differences(mine: Mapping[str, Any], kind: str, seeds: int) -> tuple[str, ...]:
+    """What a preset does that the paper does not, read off its fields, so that none is forgotten."""
+    paper = PAPER[kind]
+    words = {
+        "data": "Data: {0} instead of {1}.",
+        "depth": "{0} layers instead of {1}.",
+        "width": "{0} units or channels a layer instead of {1}.",
+        "optimiser": "Trained by {0} instead of {1}.",
+        "lr": "Learning rate {0:g} instead of {1:g}.",
+        "epochs": "At most {0} epochs instead of {1}.",
+        "layer_clip": "The norm of each layer's gradient is clipped at {0:g}; the paper names no clipping.",
+        "subset": "Trained on {0} images instead of all.",
+        "give_up": "A run still at chance after {0} epochs has failed and is not taken further.",
+    }
+    said = [s.format(mine[f], paper.get(f)) for f, s in words.items() if f in mine and mine[f] != paper.get(f)]
+    usual = {f.name: f.default for f in dataclass_fields(TrainConfig)}
+    unsaid = {f for f in mine if mine[f] != paper.get(f, usual[f])} - set(words) - {"batch"}
+    said += [f"{f} = {mine[f]}, of which the paper says nothing." for f in sorted(unsaid)]
+    if seeds != _seeds("paper", kind):
+        said.append(f"{seeds} {'seed' if seeds == 1 else 'seeds'} a row instead of {_seeds('paper', kind)}.")
+    return tuple(said)
+
+
+def _seeds(name: str, kind: str) -> int:
+    return _SEEDS[name].get(kind, 5)
+
+
+def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
+    """One of PRESETS, for one of KINDS.
+
+    Raises:
+        ValueError: if there is none of that name.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}.")
+    fields = PRESETS[name][kind]
+    count = _seeds(name, kind) if seeds is None else seeds
+    return Preset(
+        name=name,
+        kind=kind,
+        fields=MappingProxyType(fields),
+        seeds=count,
+        trained_at=_TRAINED_AT.get((name, kind), 0.5),
+        differences=_differences(fields, kind, count),
+        v_primes=_V_PRIMES.get((name, kind)),
+        one_each=name == "smoke",
+        exact=name == "paper" and count >= _seeds("paper", kind),
+        judged=name != "smoke",
+    )
+
+
+def left_open(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the paper leaves open and these fields decide."""
+    usual = {f.name: f.default for f in dataclass_fields(TrainConfig)} | dict(fields)
+    said = [sentence for where, sentence in _LEFT_OPEN if all(usual[name] == value for name, value in where.items())]
+    return (f"The paper's batch size: here {usual['batch']}.", *said)
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {"smoke": SMOKE, "quick": QUICK, "paper": PAPER}

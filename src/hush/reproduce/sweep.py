@@ -1,0 +1,115 @@
+"""A sweep: a list of configs, each becoming a run directory; what is done is skipped, what is not goes on."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hush.train.config import TrainConfig
+
+__all__ = ["ENGINES", "Swept", "is_done", "pending", "run_sweep"]
+
+ENGINES = ("local", "ray")
+
+
+@dataclass
+class Swept:
+    """What came of a sweep, by run name. `errors` has a sentence for each run that could not be trained."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def sentences(self) -> list[str]:
+        """What to tell about it: the sum, then everything that needs attention."""
+        left = len(self.errors) + len(self.busy)
+        said = [f"{len(self.done)} runs trained, {len(self.skipped)} were there already, {left} could not be."]
+        said += [f"{name}: {sentence}" for name, sentence in self.errors.items()]
+        said += [f"{name}: another process is training it." for name in self.busy]
+        if self.interrupted:
+            said.append("Stopped; the same command goes on with what is left.")
+        return said
+
+
+class Watcher(Protocol):
+    """Who is told how a sweep goes."""
+
+    def started(self, config: TrainConfig) -> None: ...
+    def ended(self, config: TrainConfig, error: str | None) -> None: ...
+    def tick(self) -> None: ...
+
+
+def is_done(config: TrainConfig, root: str | Path) -> bool:
+    return (Path(root) / config.name / "result.json").is_file()
+
+
+def pending(configs: Iterable[TrainConfig], root: str | Path) -> list[TrainConfig]:
+    """What is left to train: each run once, in the given order."""
+    once = {config.name: config for config in configs}
+    return [config for config in once.values() if not is_done(config, root)]
+
+
+def run_sweep(
+    configs: Sequence[TrainConfig],
+    root: str | Path = "runs",
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    directory: str | Path | None = None,
+    address: str | None = None,
+    gpus: float = 0.0,
+    collect: bool = False,
+    retries: int = 3,
+    progress: bool = True,
+) -> Swept:
+    """Train every config that has no result yet under `root`.
+
+    A run that fails with an error is reported at the end and does not stop the others; one whose process is killed is
+    begun again, from its last whole epoch, up to `retries` times. Ctrl-C, like a kill at any moment, leaves everything
+    to go on with.
+
+    Arguments:
+        engine: local (processes of this machine) or ray (tasks of a Ray cluster).
+        workers: runs at a time, each on its share of the cores; by default one for each core (local), or as many as
+            the cluster has room for (ray), one core each.
+        directory: where your own copy of the data is, on every machine that trains.
+        address: of the Ray cluster; by default a local one is started.
+        gpus: that each Ray task asks for.
+        collect: the Ray machines do not share `root`: they train where they are and send the run directories back.
+        progress: show live what is running.
+
+    Raises:
+        DataError: if the data cannot be had here (engine local).
+        ValueError: if the engine is unknown or its extra is not installed.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; there are {', '.join(ENGINES)}.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}.")
+    todo = pending(configs, root)
+    names = {config.name for config in todo}
+    swept = Swept(skipped=sorted({c.name for c in configs} - names))
+    if not todo:
+        return swept
+    run: Callable[[Watcher], None]
+    if engine == "local":
+        from hush.reproduce.local import run_local
+
+        at_once = min(workers or os.cpu_count() or 1, len(todo))
+
+        def run(watcher: Watcher) -> None:
+            run_local(todo, Path(root), swept, watcher, at_once, directory, retries)
+    else:
+        from hush.reproduce.cluster import run_ray
+
+        def run(watcher: Watcher) -> None:
+            run_ray(todo, Path(root), swept, watcher, workers, directory, address, gpus, collect, retries)
+
+    from hush.reproduce.progress import watching
+
+    with watching(todo, Path(root), progress) as watcher:
+        run(watcher)
+    return swept

@@ -1,0 +1,46 @@
+"""The one verb: a table of the paper becomes a sweep, and the sweep a table beside the paper's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hush.reproduce.experiment import EXPERIMENTS, experiment
+from hush.reproduce.results import ResultTable, read_results
+from hush.reproduce.sweep import Swept, run_sweep
+
+__all__ = ["reproduce_table"]
+
+
+def reproduce_table(
+    name: str,
+    preset: str = "quick",
+    *,
+    part: str = "both",
+    rows: str | None = None,
+    seeds: int | None = None,
+    given: Mapping[str, Any] | None = None,
+    root: str | Path = "runs",
+    show: bool = False,
+    **sweep: Any,
+) -> tuple[list[ResultTable], Swept]:
+    """Train what is missing of a table and read it, one ResultTable for each part.
+
+    Arguments:
+        name: table1, table-shallow-unclipped or table-shallow-clipped.
+        preset, rows, seeds, given: as for `experiment`.
+        part: dnn, cnn, or both where the table has both.
+        root: where the run directories are.
+        show: train nothing.
+        sweep: the arguments of `run_sweep`.
+
+    Raises:
+        ValueError: whatever is wrong with an argument, before anything is trained.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"unknown table {name!r}; there are {', '.join(EXPERIMENTS)}.")
+    parts = EXPERIMENTS[name][1] if part == "both" else [part]
+    made = [experiment(name, preset, part=p, rows=rows, seeds=seeds, given=given) for p in parts]
+    swept = Swept()
+    if not show:
+        swept = run_sweep([config for e in made for config in e.configs], root, **sweep)
+    return [read_results(e, root) for e in made], swept

@@ -1,0 +1,54 @@
+"""The batches of an epoch: their order is a function of (seed, epoch), so a resumed run sees the same ones."""
+
+from collections.abc import Iterator, Sized
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from hush.data import Split
+
+__all__ = ["EpochBatches", "loader"]
+
+
+class EpochBatches(Sampler[Tensor]):
+    """The indices of each batch; of several processes each takes its share of every batch.
+
+    A last, smaller batch is kept where all shares of it are equal, else what does not divide is left out.
+    """
+
+    def __init__(self, count: int, batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        self.count, self.batch, self.seed = count, batch, seed
+        self.rank, self.world = rank, world
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning when an epoch begins."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-(self.count - self.count % self.world) // self.batch)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(self.count, generator=generator)[: self.count - self.count % self.world]
+        for batch in order.split(self.batch):
+            yield batch[self.rank :: self.world]
+
+
+class _Rows(Dataset[tuple[Tensor, Tensor]]):
+    """A split, taken by whole batches: one indexing instead of a collation of single images."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __getitem__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.split.images[rows], self.split.labels[rows]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+
+def loader(split: Split, batches: EpochBatches) -> DataLoader[tuple[Tensor, Tensor]]:
+    assert isinstance(batches, Sized)
+    return DataLoader(_Rows(split), sampler=batches, batch_size=None)

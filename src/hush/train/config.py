@@ -1,0 +1,165 @@
+"""What a training run is: everything that decides its result, in one frozen, validated value."""
+
+import functools
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from hush.theory import ACTIVATIONS, Design, activation, design
+
+__all__ = ["TrainConfig"]
+
+_CHOICES = {
+    "data": ("digits", "mnist", "fashion_mnist", "cifar10"),
+    "activation": ACTIVATIONS,
+    "arch": ("mlp", "cnn"),
+    "weights": ("gaussian", "orthogonal", "delta_orthogonal"),
+    "output": ("edge", "preserve", "zero", "keep"),
+    "optimiser": ("sgd", "adamw"),
+    "schedule": ("constant", "cosine"),
+    "engine": ("sparse", "dense"),
+    "precision": ("32-true", "bf16-mixed", "64-true"),
+    "accelerator": ("auto", "cpu", "gpu"),
+}
+# Where a run is computed does not decide what it is: the same run may go on elsewhere.
+_ELSEWHERE = ("accelerator", "strategy")
+
+
+@functools.lru_cache(maxsize=256)
+def _design(
+    activation: str,
+    sparsity: float,
+    width: int,
+    depth: int,
+    v_prime: float | None,
+    clip: float | None,
+    q_star: float,
+) -> Design:
+    return design(activation, sparsity, width=width, depth=depth, v_prime=v_prime, clip=clip, q_star=q_star)
+
+
+def _note(text: str, default: Any) -> Any:
+    """A field and its one-line help, which the command line prints."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. Equal configs give equal results (bit for bit on a CPU with as many threads)."""
+
+    data: str = _note("digits, mnist, fashion_mnist or cifar10.", "digits")
+    activation: str = _note(f"{', '.join(ACTIVATIONS)}.", "crelu")
+    sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
+    threshold: float | None = _note("τ, instead of a sparsity.", None)
+    clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
+    v_prime: float | None = _note("Choose the clip by its slope V′(q*).", None)
+    q_star: float = _note("The variance q* of the pre-activations.", 1.0)
+    depth: int = _note("Hidden layers.", 30)
+    width: int = _note("Units of a layer, channels of a CNN.", 300)
+    arch: str = _note("mlp or cnn.", "mlp")
+    weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
+    output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
+    optimiser: str = _note("sgd or adamw.", "sgd")
+    lr: float = _note("The learning rate.", 1e-2)
+    momentum: float = _note("Momentum of SGD.", 0.0)
+    weight_decay: float = _note("Weight decay.", 0.0)
+    layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
+    schedule: str = _note("constant or cosine.", "constant")
+    warmup: int = _note("Steps over which the learning rate rises from 0.", 0)
+    batch: int = _note("Images of a step, over all devices.", 64)
+    epochs: int = _note("Passes over the training set.", 10)
+    give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
+    subset: int | None = _note("Train on so many images only.", None)
+    per_image: bool = _note("Standardise each image by itself.", False)
+    validation: float = _note("The share of the training set held out.", 0.1)
+    watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
+    engine: str = _note("sparse (hush.sparse) or dense.", "sparse")
+    precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
+    accelerator: str = _note("auto, cpu or gpu.", "auto")
+    devices: int = _note("Processes or GPUs that share each batch.", 1)
+    strategy: str = _note("Lightning's strategy for several devices.", "ddp")
+    seed: int = _note("Of the initialisation, the held-out images and the order of the batches.", 0)
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
+        if self.sparsity is not None and self.threshold is not None:
+            raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
+        if self.sparsity is None and self.threshold is None:
+            object.__setattr__(self, "sparsity", 0.85)
+        for name in ("depth", "width", "batch", "epochs", "devices", "watch", "subset", "give_up"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        for name in ("lr", "q_star", "layer_clip"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0.0):
+                raise ValueError(f"{name} must be positive and finite, got {value}.")
+        for name, top in (("momentum", 1.0), ("weight_decay", math.inf), ("warmup", math.inf)):
+            if not 0.0 <= getattr(self, name) < top:
+                raise ValueError(f"{name} must be at least 0 and below {top:g}, got {getattr(self, name)}.")
+        if not 0.0 < self.validation < 1.0:
+            raise ValueError(f"validation must lie between 0 and 1, got {self.validation}.")
+        if self.momentum and self.optimiser != "sgd":
+            raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimiser} has its own.")
+        if self.batch % self.devices:
+            raise ValueError(f"a batch of {self.batch} cannot be shared by {self.devices} devices equally.")
+        if self.weights == "delta_orthogonal" and self.arch == "mlp":
+            raise ValueError("delta_orthogonal weights are for a cnn; an mlp takes orthogonal.")
+        self.design()  # whatever is wrong with the activation's own values
+
+    def design(self) -> Design:
+        """The design at this width and depth: τ, m, σ_w, σ_b and the verdict before training."""
+        sparsity = self.sparsity
+        if self.threshold is not None:
+            sparsity = float(activation(self.activation, self.threshold, self._any_clip()).sparsity(self.q_star))
+        assert sparsity is not None
+        return _design(self.activation, sparsity, self.width, self.depth, self.v_prime, self.clip, self.q_star)
+
+    def _any_clip(self) -> float | None:
+        """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""
+        return 1.0 if self.activation in ("crelu", "cst") else None
+
+    def with_seed(self, seed: int) -> "TrainConfig":
+        return replace(self, seed=seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "TrainConfig":
+        """The config `to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not one.
+        """
+        try:
+            values = json.loads(text)
+            unknown = sorted(set(values) - {f.name for f in fields(cls)})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"this is not a training config: {error}.") from error
+        if unknown:
+            raise ValueError(f"a training config has no field {unknown[0]!r}.")
+        return cls(**values)
+
+    @property
+    def name(self) -> str:
+        """The run directory's name: what a person looks for, a hash of all that is not default, and the seed.
+
+        So a field that a later version adds, with a default that changes nothing, leaves old names alone.
+        """
+        usual = {f.name: f.default for f in fields(self)}
+        given = {k: v for k, v in self.to_dict().items() if k not in (*_ELSEWHERE, "seed") and v != usual[k]}
+        digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
+        what = f"s{self.sparsity:g}" if self.sparsity is not None else f"t{self.threshold:g}"
+        if self.v_prime is not None:
+            what += f"-v{self.v_prime:g}"
+        elif self.clip is not None:
+            what += f"-m{self.clip:g}"
+        return f"{self.data}-{self.activation}-{what}-{self.depth}x{self.width}-{digest}-seed{self.seed}"

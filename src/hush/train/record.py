@@ -1,0 +1,139 @@
+"""What a run leaves in its directory while it goes: curves, layers, and the checkpoint to go on from.
+
+Everything recorded lives in the checkpoint too, and the tables are written anew from it at the end of each epoch, each
+file by one rename. So a killed run goes on from its last whole epoch with tables that end exactly there.
+"""
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from hush.data import Split
+from hush.diagnose.monitor import Monitor, Snapshot
+from hush.train.config import TrainConfig
+from hush.train.evaluate import evaluate
+from hush.train.tables import COLUMNS, write_table
+from hush.train.task import Diverged, Task
+
+__all__ = ["FIRST_STEPS", "GaveUp", "Record"]
+
+FIRST_STEPS = 15  # of the paper's figure of exploding gradients
+
+_LOSS_EVERY = 10
+
+
+class GaveUp(Exception):  # noqa: N818 - a result that ends the loop, no error
+    """Still at chance after `give_up` epochs."""
+
+
+class Record(Callback):
+    """Keeps the three tables and saves the run at the end of every epoch."""
+
+    def __init__(self, config: TrainConfig, directory: Path, validation: Split, chance: float) -> None:
+        self.config, self.directory = config, directory
+        self.validation, self.chance = validation, chance
+        self.tables: dict[str, list[list[float]]] = {name: [] for name in COLUMNS}
+        self.sparsity = math.nan  # of the last watched step
+        self.seconds = 0.0
+        self._since = time.perf_counter()
+        self._epoch_losses: list[float] = []
+        self._monitor: Monitor | None = None
+        self._step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"tables": self.tables, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.tables, self.seconds = state_dict["tables"], state_dict["seconds"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Task)
+        self._since = time.perf_counter()
+        self._monitor = Monitor(pl_module.model, self.config.watch, keep=1, first=FIRST_STEPS, step=trainer.global_step)
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+        # The backward pass is over and the weights are still those that made it.
+        assert isinstance(pl_module, Task)
+        assert self._monitor is not None
+        history = self._monitor.history
+        if history and history[-1].step == trainer.global_step:
+            self._keep_layers(pl_module, history[-1])
+
+    def _keep_layers(self, task: Task, snapshot: Snapshot) -> None:
+        self.sparsity = snapshot.sparsity
+        for layer, figures in enumerate(snapshot.layers, start=1):
+            module = getattr(task.model, f"layer{layer}")
+            of_weight = math.nan if module.weight.grad is None else float(module.weight.grad.double().norm())
+            own = math.nan if figures.gradient is None else figures.gradient
+            self.tables["layers"].append(
+                [snapshot.step, layer, figures.q, figures.sparsity, figures.saturated, figures.dead, own, of_weight]
+            )
+        broken = [
+            layer
+            for layer, figures in enumerate(snapshot.layers, start=1)
+            if figures.gradient is not None and not math.isfinite(figures.gradient)
+        ]
+        if broken:
+            # The backward pass goes down: it began at the highest.
+            raise Diverged(snapshot.step, broken[-1], "the gradient is not finite")
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        assert isinstance(pl_module, Task)
+        step = trainer.global_step - 1
+        self._epoch_losses.append(pl_module.loss)
+        if step < FIRST_STEPS or step % _LOSS_EVERY == 0:
+            self.tables["losses"].append([step, pl_module.loss])
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Task)
+        score = evaluate(pl_module.model, self.validation)
+        self._clock()
+        mean = sum(self._epoch_losses) / max(1, len(self._epoch_losses))
+        self._epoch_losses = []
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        epoch = trainer.current_epoch + 1
+        self.tables["metrics"].append(
+            [epoch, trainer.global_step, mean, score.loss, score.accuracy, score.sparsity, rate, round(self.seconds, 3)]
+        )
+        self.save(trainer)
+        if self.config.give_up is not None and epoch >= self.config.give_up and epoch < self.config.epochs:
+            best = max(row[4] for row in self.tables["metrics"])
+            if best < 1.5 * self.chance:
+                raise GaveUp
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self.close()
+
+    def save(self, trainer: Trainer) -> None:
+        """Checkpoint first: tables that are behind it are written anew when the run goes on."""
+        scratch = self.directory / f".last.{os.getpid()}.ckpt"
+        try:
+            trainer.save_checkpoint(scratch)
+            if trainer.is_global_zero:
+                os.replace(scratch, self.directory / "last.ckpt")
+                self.write()
+        finally:
+            if trainer.is_global_zero:
+                scratch.unlink(missing_ok=True)
+
+    def write(self) -> None:
+        for name, rows in self.tables.items():
+            write_table(self.directory, name, rows)
+
+    def close(self) -> None:
+        self._clock()
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+
+    def _clock(self) -> None:
+        now = time.perf_counter()
+        self.seconds += now - self._since
+        self._since = now

@@ -1,0 +1,254 @@
+"""The one verb: a config becomes a run directory, whatever interrupts it in between."""
+
+import contextlib
+import dataclasses
+import logging
+import math
+import os
+import pickle
+import platform
+import signal
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import lightning
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from torch import nn
+
+import hush
+from hush._files import replace_text, try_lock
+from hush.data import Split, Splits, load
+from hush.nn import checkpoint
+from hush.train.batches import EpochBatches, loader
+from hush.train.config import TrainConfig
+from hush.train.evaluate import Score, evaluate
+from hush.train.progress import ProgressLine
+from hush.train.record import GaveUp, Record
+from hush.train.result import Divergence, Result, Run, load_run
+from hush.train.task import Diverged, Task, build
+
+__all__ = ["Interrupted", "RunBusyError", "RunError", "train"]
+
+
+class RunError(ValueError):
+    """A run that could not be written or gone on with; what was finished before is intact."""
+
+
+class RunBusyError(RunError):
+    """Another process is training this very run."""
+
+
+class Interrupted(Exception):  # noqa: N818 - asked for by the user
+    """Ctrl-C: the run lies as its last whole epoch left it, and the same call goes on from there."""
+
+
+def train(
+    config: TrainConfig,
+    root: str | Path = "runs",
+    *,
+    directory: str | Path | None = None,
+    progress: bool = True,
+    tensorboard: bool = True,
+) -> Run:
+    """Train, or go on training, the run of `config` in the directory `root`/`config.name`; a finished one is only read.
+
+    Arguments:
+        directory: where your own copy of the data is.
+        progress: draw a progress bar on stderr.
+        tensorboard: also write TensorBoard's event files, under `tensorboard` in the run directory.
+
+    Raises:
+        DataError: if the data cannot be had.
+        RunError: if the run directory cannot be written or read.
+        Interrupted: after Ctrl-C.
+    """
+    path = Path(root) / config.name
+    if (path / "result.json").is_file():
+        return load_run(path)
+    splits = _splits(config, directory)
+    with _writing(path), _quiet():
+        # Another process may have finished while this one waited or read the data.
+        if not (path / "result.json").is_file():
+            _train(config, path, splits, progress, tensorboard)
+    return load_run(path)
+
+
+def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tensorboard: bool) -> None:
+    if _rank() == 0:
+        replace_text(path / "config.json", config.to_json())
+    model = build(config, splits.shape, splits.classes)
+    batches = EpochBatches(len(splits.train), config.batch, config.seed, _rank(), config.devices)
+    task = Task(config, model, config.epochs * len(batches))
+    record = Record(config, path, splits.validation, 1.0 / splits.classes)
+    callbacks: list[Callback] = [record]
+    if progress:
+        callbacks.append(ProgressLine(record, config.name.rsplit("-", 2)[0], config.epochs))
+    loggers: list[Logger] = []
+    if tensorboard:
+        loggers.append(TensorBoardLogger(path, name=None, version="tensorboard"))
+    trainer = Trainer(
+        accelerator=config.accelerator,
+        devices=config.devices,
+        strategy=config.strategy if config.devices > 1 else "auto",
+        precision=config.precision,  # type: ignore[arg-type]
+        max_epochs=config.epochs,
+        callbacks=callbacks,
+        logger=loggers,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        default_root_dir=path,
+    )
+    diverged: Divergence | None = None
+    gave_up = False
+    last = path / "last.ckpt"
+    try:
+        trainer.fit(
+            task, loader(splits.train, batches), ckpt_path=str(last) if last.is_file() else None, weights_only=True
+        )
+    except SystemExit:  # so Lightning ends after Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not trainer.interrupted:
+            raise
+    except Diverged as end:
+        diverged = Divergence(end.step, end.layer, end.reason)
+    except GaveUp:
+        gave_up = True
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        if _is_damaged(last):
+            raise RunError(f"{last} is damaged; remove {path} to train this run from its beginning.") from error
+        raise
+    if trainer.interrupted and diverged is None and not gave_up:
+        raise Interrupted(f"stopped; {path} holds {_epochs(record)} of {config.epochs} epochs, the same call goes on.")
+    if _rank() == 0:
+        record.write()
+        _finish(config, path, model, record, splits.test, trainer.global_step, diverged, gave_up)
+
+
+def _finish(
+    config: TrainConfig,
+    path: Path,
+    model: nn.Sequential,
+    record: Record,
+    test: Split,
+    steps: int,
+    diverged: Divergence | None,
+    gave_up: bool,
+) -> None:
+    """Judge, keep the network, and last of all write result.json: a run that has one is done."""
+    hush.sparse.decelerate(model)
+    plan = config.design()
+    score = evaluate(model, test) if diverged is None else Score(_chance(test), math.nan, _zeros(model, test))
+    scratch = path / f".checkpoint.{os.getpid()}"
+    checkpoint.save(model, plan, scratch)
+    os.replace(scratch, path / "checkpoint")
+    outcome = "diverged" if diverged else "trained" if score.accuracy >= 0.5 else "failed"
+    metrics = record.tables["metrics"]
+    result = Result(
+        outcome=outcome,
+        test_accuracy=score.accuracy,
+        test_loss=score.loss,
+        sparsity=score.sparsity,
+        train_loss=metrics[-1][2] if metrics else math.nan,
+        epochs=_epochs(record),
+        steps=steps,
+        seconds=round(record.seconds, 3),
+        diverged=diverged,
+        gave_up=gave_up,
+        predicted=plan.verdict,
+        predicted_trains=bool(plan.trains),
+        versions={
+            "hush": hush.__version__,
+            "torch": torch.__version__,
+            "lightning": lightning.__version__,
+            "python": platform.python_version(),
+        },
+    )
+    replace_text(path / "result.json", result.to_json())
+
+
+def _chance(test: Split) -> float:
+    """What a network that answers NaN scores: argmax of NaN is the first class."""
+    return float((test.labels == 0).double().mean())
+
+
+def _zeros(model: nn.Module, test: Split) -> float:
+    return evaluate(model, Split(test.images[:512], test.labels[:512])).sparsity
+
+
+def _epochs(record: Record) -> int:
+    return len(record.tables["metrics"])
+
+
+def _splits(config: TrainConfig, directory: str | Path | None) -> Splits:
+    splits = load(
+        config.data,
+        variance=config.design().input_variance,
+        per_image=config.per_image,
+        flat=config.arch == "mlp",
+        validation=config.validation,
+        seed=config.seed,
+        directory=directory,
+    )
+    if config.subset is None:
+        return splits
+    if config.subset > len(splits.train):
+        raise ValueError(
+            f"{config.data} has {len(splits.train)} images to learn from, got a subset of {config.subset}."
+        )
+    part = Split(splits.train.images[: config.subset].clone(), splits.train.labels[: config.subset].clone())
+    return dataclasses.replace(splits, train=part)
+
+
+def _rank() -> int:
+    """Which of the processes that Lightning starts this one is; the first one writes."""
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Alone in the run directory; what the disk refuses is one sentence."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            if _rank() == 0:
+                lock = stack.enter_context((path / ".lock").open("ab"))
+                if not try_lock(lock):
+                    raise RunBusyError(f"another process is training {path}; wait for it, or stop it.")
+                for leftover in path.glob(".*.ckpt"):
+                    leftover.unlink()
+            yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write to {path} ({error.strerror or error}): what was finished before is intact, "
+            "and the same call goes on once there is room and leave to write."
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's advice: what it warns of (workers, loggers, devices) is decided here on purpose."""
+    names = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+    levels = {name: logging.getLogger(name).level for name in names}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        for name in names:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
+
+
+def _is_damaged(file: Path) -> bool:
+    try:
+        torch.load(file, map_location="cpu", weights_only=True)
+    except Exception:
+        return file.is_file()
+    return False

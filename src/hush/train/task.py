@@ -1,0 +1,142 @@
+"""The Lightning module of a run: network, loss, optimiser, schedule, and the moment at which it comes apart."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+import hush.sparse
+from hush.diagnose.tap import Tap
+from hush.nn import cnn, init_, mlp
+from hush.train.config import TrainConfig
+
+__all__ = ["Diverged", "Task", "build", "clip_layers_"]
+
+
+@dataclass(frozen=True)
+class Diverged(Exception):  # noqa: N818 - a result that ends the loop, no error
+    """Training came apart: where it was first seen. `layer` counts from 1; depth + 1 is the head."""
+
+    step: int
+    layer: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} at step {self.step}, layer {self.layer}"
+
+
+def build(config: TrainConfig, shape: tuple[int, int, int], classes: int) -> nn.Sequential:
+    """The network of a config, drawn by its seed."""
+    plan = config.design()
+    if config.arch == "mlp":
+        model, example = mlp(math.prod(shape), classes, plan), torch.zeros(2, math.prod(shape))
+    else:
+        model, example = cnn(shape[0], classes, plan), torch.zeros(2, *shape)
+    generator = torch.Generator().manual_seed(config.seed)
+    # Any numbers do as an example: it only shows which layer is first and which is last.
+    init_(
+        model,
+        plan,
+        example.normal_(generator=torch.Generator().manual_seed(0)),
+        weights=config.weights,  # type: ignore[arg-type]
+        output=config.output,  # type: ignore[arg-type]
+        generator=generator,
+    )
+    return model
+
+
+class Task(LightningModule):
+    """Cross entropy by SGD or AdamW; raises `Diverged` when the loss or a watched gradient is not finite."""
+
+    def __init__(self, config: TrainConfig, model: nn.Sequential, steps: int) -> None:
+        super().__init__()
+        self.config = config
+        self.model = model
+        self.steps = steps
+        self.loss = math.nan  # of the last step, for whoever reports
+
+    def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
+        x, y = batch
+        loss = nn.functional.cross_entropy(self.model(x), y)
+        self.loss = float(loss.detach())
+        if self._anywhere(not math.isfinite(self.loss)):
+            raise Diverged(self.global_step, self._first_broken_layer(x), f"the loss is {self.loss}")
+        return loss
+
+    def _anywhere(self, broken: bool) -> bool:
+        """Whether it holds in any process: all must leave the loop together."""
+        if self.trainer.world_size == 1:
+            return broken
+        flag = torch.tensor(float(broken))
+        torch.distributed.all_reduce(flag)
+        return bool(flag)
+
+    @torch.no_grad()
+    def _first_broken_layer(self, x: Tensor) -> int:
+        with Tap(self.model) as tap:
+            self.model(x)
+        for layer, reading in enumerate(tap.readings, start=1):
+            if not bool(torch.cat(reading.q).isfinite().all()):
+                return layer
+        return len(tap.readings) + 1
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.config.layer_clip is None:
+            return
+        broken = clip_layers_(self.model, self.config.layer_clip)
+        if broken is not None:
+            raise Diverged(self.global_step, broken, "the gradient is not finite")
+
+    def configure_optimizers(self) -> Any:
+        config = self.config
+        optimizer: torch.optim.Optimizer
+        if config.optimiser == "sgd":
+            optimizer = torch.optim.SGD(
+                self.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+            )
+        else:
+            optimizer = torch.optim.AdamW(self.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        if config.engine == "sparse":
+            # The decision sparse or dense by the crossover depends on the clock; a run must not.
+            fused = optimizer if config.layer_clip is None and config.devices == 1 else None
+            hush.sparse.accelerate(self.model, optimizer=fused, adaptive=False)
+        if config.schedule == "constant" and not config.warmup:
+            return optimizer
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int) -> float:
+        """The share of the learning rate at a step: linear warm-up, then constant or half a cosine down to 0."""
+        if step < self.config.warmup:
+            return (step + 1) / self.config.warmup
+        if self.config.schedule == "constant":
+            return 1.0
+        done = (step - self.config.warmup) / max(1, self.steps - self.config.warmup)
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+@torch.no_grad()
+def clip_layers_(model: nn.Module, limit: float) -> int | None:
+    """g_l ← g_l · min(1, limit / |g_l|), g_l the gradient of layer l's weight and bias together.
+
+    Where a norm is not finite nothing is changed, and the last such layer, counted from 1, is returned: the backward
+    pass met it first.
+    """
+    layers = [[p.grad for p in module.parameters(recurse=False) if p.grad is not None] for module in model.modules()]
+    layers = [gradients for gradients in layers if gradients]
+    flat = [g for gradients in layers for g in gradients]
+    if not flat:
+        return None
+    norms = torch.stack(torch._foreach_norm(flat)).double()
+    owner = torch.tensor([i for i, gradients in enumerate(layers) for _ in gradients], device=norms.device)
+    squares = torch.zeros(len(layers), device=norms.device, dtype=norms.dtype).index_add_(0, owner, norms.square())
+    broken = squares.isfinite().logical_not().nonzero()
+    if len(broken):
+        return int(broken[-1]) + 1
+    factors = (limit / squares.sqrt()).clamp(max=1.0).to(flat[0].dtype)[owner]
+    torch._foreach_mul_(flat, list(factors.unbind()))
+    return None
