@@ -26,12 +26,13 @@ _FIELDS = tuple(Settings.__dataclass_fields__)
 # The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window.
 _STYLE = """<style>
 .block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
-.st-key-verdict {position: sticky; top: 0; z-index: 100; background: var(--st-background-color, inherit);}
+:has(> .st-key-verdict) {position: sticky; top: 0; z-index: 100; background: var(--st-background-color);}
 .st-key-verdict h2 {padding: 0; font-size: 1.6rem;}
-.st-key-numbers [data-testid="stMetricValue"] {font-size: 1.3rem;}
+.st-key-numbers [data-testid="stMetricValue"] {font-size: 1.15rem;}
 header[data-testid="stHeader"] {height: 0; min-height: 0;}
 @media (max-width: 640px) {
-  .st-key-verdict h2 {font-size: 1.25rem;}
+  .st-key-verdict h2 {font-size: 1.2rem;}
+  .st-key-verdict p {font-size: 0.85rem;}
   .block-container {padding-left: 0.8rem; padding-right: 0.8rem;}
 }
 </style>"""
@@ -187,7 +188,7 @@ def _figures(outlook: Outlook) -> None:
         ("σ_w", f"{outlook.sigma_w:.3f}"),
         ("σ_b", f"{outlook.sigma_b:.3f}"),
     ]
-    with st.container(horizontal=True, gap="medium", key="numbers"):
+    with st.container(horizontal=True, gap="small", key="numbers"):
         for name, value in rows:
             st.metric(name, value, width="content")
 
