@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +159,7 @@ def _unit_safe_clip(activation: str, sparsity: float, width: int, depth: int) ->
 
 
 def _design(settings: Settings, safe: SafeClip | None) -> Design:
-    choice: dict[str, float] = {}
+    choice: dict[str, Any] = {}
     if safe is not None:
         if settings.clip_by is Clip.SLOPE:
             choice["v_prime"] = settings.v_prime
