@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, explore, reproduce, train
+from hush.cli import bench, data, demo, design, diagnose, explore, report, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""
 **Examples**
+
+`hush demo`
 
 `hush design crelu --sparsity 0.85 --width 300 --depth 100`
 
@@ -31,12 +33,18 @@ app = typer.Typer(
 
 `hush bench inference --batch 1`
 
+`hush reproduce fig4`
+
+`hush report runs --out report.html`
+
 `hush explore`
 """,
 )
+app.command("demo")(demo.demo_command)
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
 app.command("explore")(explore.explore_command)
+app.command("report")(report.report_command)
 app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")

@@ -1,5 +1,6 @@
-"""`hush reproduce table1 | table-shallow-unclipped | table-shallow-clipped | design-table`."""
+"""`hush reproduce table1 | table-shallow-unclipped | table-shallow-clipped | second-failure-mode | design-table`."""
 
+import inspect
 import json
 import shlex
 import sys
@@ -15,6 +16,7 @@ _Seeds = Annotated[int | None, typer.Option(help="Runs of each row; by default t
 _Set = Annotated[list[str] | None, typer.Option("--set", help="Another value for a field of the recipe: lr=1e-3.")]
 _Engine = Annotated[str, typer.Option(help="local or ray.")]
 _Address = Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")]
+_Cpus = Annotated[int, typer.Option(help="CPUs of each Ray task, and threads of its run.", min=1)]
 _Gpus = Annotated[float, typer.Option(help="GPUs of each Ray task.", min=0.0)]
 _Collect = Annotated[bool, typer.Option("--collect", help="Ray machines do not share the root: they send runs back.")]
 _Root = Annotated[Path, typer.Option(help="Where run directories are.")]
@@ -27,6 +29,7 @@ _Format = Annotated[
 _Out = Annotated[Path | None, typer.Option(help="Write to this file; into a directory, both .md and .csv.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_SECOND = "second-failure-mode"
 _RESUMES = "What is done is skipped and what is not goes on: the same command resumes after Ctrl-C or a kill."
 _HELP = {
     "table1": f"""Table 1: 100 layers on MNIST, and CNNs of 50 layers on CIFAR-10, beside the paper's values.
@@ -59,6 +62,14 @@ _HELP = {
 
     hush reproduce table-shallow-clipped --show --format markdown --out results.md
     """,
+    _SECOND: f"""Loss curves of high sparsity with a low clip, which learns at first and comes apart later.
+
+    The CSV holds the curves: sparsity, clip, seed, step, loss. {_RESUMES}
+
+    Example:
+
+    hush reproduce second-failure-mode --preset quick --out second_failure_mode.csv
+    """,
 }
 
 
@@ -70,16 +81,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _command(name: str) -> Any:
-    part_option: Any = _Part if name == "table1" else Annotated[str, typer.Option(hidden=True)]
-
     def command(
-        part: part_option = "both",
+        part: _Part = "both",
         preset: _Preset = "quick",
         rows: _Rows = None,
         seeds: _Seeds = None,
         given: _Set = None,
         engine: _Engine = "local",
         address: _Address = None,
+        cpus: _Cpus = 1,
         gpus: _Gpus = 0.0,
         collect: _Collect = False,
         root: _Root = Path("runs"),
@@ -90,38 +100,45 @@ def _command(name: str) -> Any:
         out: _Out = None,
         as_json: _Json = False,
     ) -> None:
-        from hush.reproduce.beside import result_grid
         from hush.reproduce.experiment import parse_fields
-        from hush.reproduce.table import reproduce_table
+        from hush.reproduce.sweep import Cluster
 
         choose_format(form, out)  # before hours of training
-        tables, swept = reproduce_table(
-            name,
-            preset,
-            part=part,
-            rows=rows,
-            seeds=seeds,
-            given=parse_fields(given or []),
-            root=root,
-            show=show,
-            engine=engine,
-            address=address,
-            gpus=gpus,
-            collect=collect,
-            workers=workers,
-            directory=data_dir,
-        )
+        asked: dict[str, Any] = {"seeds": seeds, "given": parse_fields(given or []), "root": root, "show": show}
+        asked |= {"engine": engine, "cluster": Cluster(address, cpus, gpus, collect)}
+        asked |= {"workers": workers, "directory": data_dir}
+        if name != _SECOND:
+            asked |= {"part": part, "rows": rows}
+        grids, values, swept = (_second if name == _SECOND else _table)(name, preset, asked)
         if as_json:
-            typer.echo(json.dumps([table.to_dict() for table in tables], indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         else:
-            emit([result_grid(table, command_line()) for table in tables], form, out, name)
+            emit(grids, form, out, name)
         if not show:
             for sentence in swept.sentences():
                 typer.echo(sentence, err=True)
         if swept.errors or swept.interrupted:
             raise typer.Exit(130 if swept.interrupted else 1)
 
+    drop = {"table1": (), _SECOND: ("part", "rows")}.get(name, ("part",))
+    kept = [p for p in inspect.signature(command).parameters.values() if p.name not in drop]
+    command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
     return command
+
+
+def _table(name: str, preset: str, asked: dict[str, Any]) -> tuple[Any, Any, Any]:
+    from hush.reproduce.beside import result_grid
+    from hush.reproduce.table import reproduce_table
+
+    tables, swept = reproduce_table(name, preset, **asked)
+    return [result_grid(table, command_line()) for table in tables], [table.to_dict() for table in tables], swept
+
+
+def _second(_: str, preset: str, asked: dict[str, Any]) -> tuple[Any, Any, Any]:
+    from hush.reproduce.second_failure import second_failure_grid, second_failure_mode
+
+    curves, recipe, swept = second_failure_mode(preset, **asked)
+    return [second_failure_grid(curves, recipe, command_line())], [curve.to_dict() for curve in curves], swept
 
 
 def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False) -> None:

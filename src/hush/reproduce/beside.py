@@ -4,7 +4,7 @@ import math
 
 from hush.reproduce.grid import Cell, Grid
 from hush.reproduce.paper import TABLES, load_table
-from hush.reproduce.results import Figure, ResultRow, ResultTable, machine_class, today
+from hush.reproduce.results import Figure, ResultRow, ResultTable
 from hush.theory import Design, design
 
 __all__ = ["NAMES", "design_grid", "result_grid"]
@@ -24,15 +24,13 @@ def result_grid(table: ResultTable, command: str) -> Grid:
     """Ours beside the paper's; green where it agrees, red where it does not, yellow for a figure that is off."""
     paper_only = "" if table.part == "dnn" else " (1 run)"
     columns = ["#", "φ", "s", "τ", "m", "V′", "accuracy", f"paper{paper_only}", "sparsity", "paper", "seeds", "agrees"]
-    versions = ", ".join(f"{name} {version}" for name, version in table.versions.items()) or "nothing was run yet"
     notes = [
         *table.sentences(),
-        f"Command: {command}",
-        f"Versions: {versions}. Date: {today()}. Machine: {machine_class()}. Training time: {table.seconds:.0f} s.",
+        *table.origin.sentences(command),
         "Ours are mean ± standard deviation of the sample (number of seeds), on the test set.",
     ]
     return Grid(
-        f"{_TITLES[table.name, table.part]}, preset {table.preset}",
+        f"{_TITLES[table.name, table.part]}, preset {table.recipe.name}",
         columns,
         [_cells(row, table.part) for row in table.rows],
         notes,
@@ -81,7 +79,7 @@ def _record(row: ResultRow, table: ResultTable) -> dict[str, object]:
     return {
         "table": table.name,
         "part": table.part,
-        "preset": table.preset,
+        "preset": table.recipe.name,
         "row": row.row.number,
         "activation": paper.activation,
         "s": paper.sparsity,

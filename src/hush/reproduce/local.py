@@ -17,7 +17,9 @@ from hush.reproduce.sweep import Swept, Watcher, is_done
 from hush.reproduce.worker import BUSY
 from hush.train.config import TrainConfig
 
-__all__ = ["run_local"]
+__all__ = ["WORKER", "run_local"]
+
+WORKER = (sys.executable, "-m", "hush.reproduce.worker")
 
 _POLL = 0.1  # seconds
 
@@ -107,7 +109,7 @@ def _start(config: TrainConfig, root: Path, threads: int, directory: str | Path 
     # Libraries size their pools by this when they are loaded, before anyone can call set_num_threads.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "hush.reproduce.worker", *arguments],
+        [*WORKER, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,

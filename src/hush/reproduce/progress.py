@@ -18,6 +18,7 @@ from hush.train.tables import read_table
 __all__ = ["watching"]
 
 _REDRAW = 1.0  # seconds
+_SHOWN = 16  # runs under way that a screen has room for
 
 
 class _Silent:
@@ -71,7 +72,11 @@ class _Screen(_Lines):
             self.live.update(self.view(), refresh=True)
 
     def view(self) -> RenderableType:
-        return Group(*(Text(f"  {c.name}: {state(c, self.root)}") for c in self.running.values()), self.bar)
+        shown = list(self.running.values())[:_SHOWN]
+        lines = [Text(f"  {config.name}: {state(config, self.root)}") for config in shown]
+        if len(self.running) > _SHOWN:
+            lines.append(Text(f"  and {len(self.running) - _SHOWN} more"))
+        return Group(*lines, self.bar)
 
 
 def state(config: TrainConfig, root: Path) -> str:

@@ -1,21 +1,18 @@
 """A table of ours beside the paper's, read from run directories and nothing else."""
 
-import datetime
 import math
-import os
-import platform
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hush.reproduce.agreement import ACCURACY_TOLERANCE, SPARSITY_TOLERANCE, Seed, Verdict, judge, near, printed
 from hush.reproduce.experiment import Experiment, Row
-from hush.reproduce.presets import left_open
+from hush.reproduce.presets import Preset, left_open
+from hush.reproduce.provenance import Provenance, protocol, provenance
 from hush.train.result import load_run
 
-__all__ = ["Figure", "ResultRow", "ResultTable", "machine_class", "read_results"]
+__all__ = ["Figure", "ResultRow", "ResultTable", "read_results"]
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,9 @@ class ResultTable:
 
     name: str
     part: str
-    preset: str
-    exact: bool
+    recipe: Preset
     rows: tuple[ResultRow, ...]
-    differences: tuple[str, ...]
-    left_open: tuple[str, ...]
-    versions: Mapping[str, str]
-    seconds: float
+    origin: Provenance
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -88,26 +81,23 @@ class ResultTable:
         right, judged = self.agreeing
         ran = sum(bool(row.seeds) for row in self.rows)
         said = [f"{right} of {judged} rows agree with the paper; {ran} of its {len(self.rows)} rows were run."]
+        if not self.recipe.judged:
+            said = [
+                f"{ran} of {len(self.rows)} rows were run; the preset {self.recipe.name} says nothing of the paper."
+            ]
         said += [
             f"Row {row.row.number} ({row.row.name}) disagrees: {row.verdict.reason}."
             for row in self.rows
             if row.verdict.agrees is False
         ]
-        if self.exact:
-            said.append("The paper's protocol.")
-        else:
-            said.append(f"Preset {self.preset}; what differs from the paper's protocol:")
-            said += [f"- {sentence}" for sentence in self.differences]
-        said.append("What the paper leaves open:")
-        said += [f"- {sentence}" for sentence in self.left_open]
-        return said
+        return said + protocol(self.recipe)
 
     def to_dict(self) -> dict[str, Any]:
         right, judged = self.agreeing
         return {
             "table": self.name,
             "part": self.part,
-            "preset": self.preset,
+            "preset": self.recipe.name,
             "agree": right,
             "judged": judged,
             "rows": [
@@ -125,9 +115,9 @@ class ResultTable:
                 }
                 for row in self.rows
             ],
-            "differences": list(self.differences),
-            "left_open": list(self.left_open),
-            "versions": dict(self.versions),
+            "differences": list(self.recipe.differences),
+            "left_open": list(left_open(self.recipe.fields)),
+            "versions": dict(self.origin.versions),
         }
 
 
@@ -137,9 +127,7 @@ def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
     Raises:
         ValueError: if a file of a finished run is damaged.
     """
-    versions: dict[str, set[str]] = {}
-    seconds = 0.0
-    rows = []
+    rows, results = [], []
     for row in experiment.rows:
         seeds, epochs, unfinished = [], [], 0
         for config in row.configs:
@@ -149,26 +137,12 @@ def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
                 continue
             run = load_run(directory)
             assert run.result is not None
-            history = run.metrics["validation_accuracy"]
-            best = max([run.result.test_accuracy, *map(float, history)])
+            best = max([run.result.test_accuracy, *map(float, run.metrics["validation_accuracy"])])
             seeds.append(Seed(run.result.test_accuracy, run.result.sparsity, best))
             epochs.append(run.result.epochs)
-            seconds += run.result.seconds
-            for what, version in run.result.versions.items():
-                versions.setdefault(what, set()).add(version)
+            results.append(run.result)
         rows.append(_row(experiment, row, tuple(seeds), unfinished, tuple(epochs)))
-    recipe = experiment.preset
-    return ResultTable(
-        experiment.name,
-        experiment.part,
-        recipe.name,
-        recipe.exact,
-        tuple(rows),
-        recipe.differences,
-        left_open(recipe.fields),
-        {what: ", ".join(sorted(found)) for what, found in sorted(versions.items())},
-        seconds,
-    )
+    return ResultTable(experiment.name, experiment.part, experiment.preset, tuple(rows), provenance(results))
 
 
 def _row(
@@ -197,18 +171,3 @@ def _figure(values: list[float], paper: float, spread: float, tolerance: float) 
     mean = statistics.fmean(values) if values else math.nan
     std = statistics.stdev(values) if len(values) > 1 else math.nan
     return Figure(mean, std, len(values), paper, spread, bool(values) and near(mean, paper, spread, tolerance))
-
-
-def machine_class() -> str:
-    """The kind of machine, without its name: "2 cores, AMD EPYC, Linux x86_64"."""
-    model = platform.processor()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass
-    return ", ".join(filter(None, [f"{os.cpu_count()} cores", model, f"{platform.system()} {platform.machine()}"]))
-
-
-def today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()

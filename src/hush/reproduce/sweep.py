@@ -8,9 +8,25 @@ from typing import Protocol
 
 from hush.train.config import TrainConfig
 
-__all__ = ["ENGINES", "Swept", "is_done", "pending", "run_sweep"]
+__all__ = ["ENGINES", "Cluster", "Swept", "is_done", "pending", "run_sweep"]
 
 ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster and what each run asks of it.
+
+    Arguments:
+        address: of the cluster; without it (and without RAY_ADDRESS) one of this machine is started for the sweep.
+        cpus, gpus: of each run. A run has as many threads as CPUs.
+        collect: the machines do not share the root: they train where they are and send the run directories back.
+    """
+
+    address: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+    collect: bool = False
 
 
 @dataclass
@@ -59,9 +75,7 @@ def run_sweep(
     engine: str = "local",
     workers: int | None = None,
     directory: str | Path | None = None,
-    address: str | None = None,
-    gpus: float = 0.0,
-    collect: bool = False,
+    cluster: Cluster | None = None,
     retries: int = 3,
     progress: bool = True,
 ) -> Swept:
@@ -74,11 +88,9 @@ def run_sweep(
     Arguments:
         engine: local (processes of this machine) or ray (tasks of a Ray cluster).
         workers: runs at a time, each on its share of the cores; by default one for each core (local), or as many as
-            the cluster has room for (ray), one core each.
+            the cluster has room for (ray).
         directory: where your own copy of the data is, on every machine that trains.
-        address: of the Ray cluster; by default a local one is started.
-        gpus: that each Ray task asks for.
-        collect: the Ray machines do not share `root`: they train where they are and send the run directories back.
+        cluster: the Ray cluster, and what a run asks of it.
         progress: show live what is running.
 
     Raises:
@@ -106,7 +118,7 @@ def run_sweep(
         from hush.reproduce.cluster import run_ray
 
         def run(watcher: Watcher) -> None:
-            run_ray(todo, Path(root), swept, watcher, workers, directory, address, gpus, collect, retries)
+            run_ray(todo, Path(root), swept, watcher, workers, directory, cluster or Cluster(), retries)
 
     from hush.reproduce.progress import watching
 

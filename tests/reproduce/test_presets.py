@@ -1,0 +1,68 @@
+"""The recipes: what the paper says of its protocol, and that every departure from it is said."""
+
+import dataclasses
+
+import pytest
+
+from hush.reproduce.presets import KINDS, PRESETS, left_open, preset
+from hush.train import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "depth", "lr", "seeds"),
+    [
+        ("deep", "mnist", 100, 1e-4, 5),
+        ("cnn", "cifar10", 50, 1e-3, 1),
+        ("shallow", "mnist", 30, 1e-4, 5),
+        ("second", "mnist", 100, 1e-4, 5),
+    ],
+)
+def test_the_paper_preset_is_section_4(kind: str, data: str, depth: int, lr: float, seeds: int) -> None:
+    recipe = preset("paper", kind)
+    config = TrainConfig(**recipe.fields)
+    assert (config.data, config.depth, config.width, config.lr) == (data, depth, 300, lr)
+    assert (config.epochs, config.optimiser, config.schedule, config.validation) == (200, "sgd", "constant", 0.1)
+    assert (config.momentum, config.weight_decay, config.layer_clip, config.give_up) == (0.0, 0.0, None, None)
+    assert (config.arch, config.weights, config.q_star) == ("cnn" if kind == "cnn" else "mlp", "gaussian", 1.0)
+    assert recipe.seeds == seeds
+    assert recipe.exact
+    assert not recipe.differences
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["quick", "smoke"])
+def test_every_difference_is_said(name: str, kind: str) -> None:
+    recipe = preset(name, kind)
+    mine, paper = TrainConfig(**recipe.fields), TrainConfig(**PRESETS["paper"][kind])
+    differing = [
+        getattr(mine, f.name)
+        for f in dataclasses.fields(TrainConfig)
+        if f.name != "batch" and getattr(mine, f.name) != getattr(paper, f.name)
+    ]
+    assert differing
+    for value in differing:
+        word = f"{value:g}" if isinstance(value, float) else str(value)
+        assert any(word in sentence.split("instead")[0] for sentence in recipe.differences), word
+    assert not recipe.exact
+    # The batch size is the paper's to tell, and it does not.
+    assert f"The paper's batch size: here {mine.batch}." in left_open(recipe.fields)
+
+
+def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
+    recipe = preset("paper", "shallow")
+    changed = recipe.with_fields({"lr": 1e-3, "momentum": 0.9})
+    assert changed.differences == (
+        "Learning rate 0.001 instead of 0.0001.",
+        "momentum = 0.9, of which the paper says nothing.",
+    )
+    assert not changed.exact
+    assert "momentum" not in " ".join(left_open(changed.fields))
+    assert recipe.with_fields({"batch": 64}).exact
+    assert preset("paper", "shallow", 2).differences == ("2 seeds a row instead of 5.",)
+
+
+def test_unknown_preset_and_seeds() -> None:
+    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, quick, paper"):
+        preset("fast", "deep")
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        preset("quick", "deep", 0)

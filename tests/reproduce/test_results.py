@@ -1,0 +1,113 @@
+"""Tables read from run directories, and the four ways to print them."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hush.reproduce.beside import design_grid, result_grid
+from hush.reproduce.experiment import Experiment, experiment
+from hush.reproduce.grid import Cell, Grid, render
+from hush.reproduce.results import read_results
+from tests.reproduce.runs import write_run
+
+ACCURACIES = (0.91, 0.93, 0.95)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Experiment:
+    """Row 8 trained three times, row 9 failed once of three, row 7 begun, the others not."""
+    made = experiment("table-shallow-clipped", "quick", seeds=3)
+    for config, accuracy in zip(made.rows[7].configs, ACCURACIES, strict=True):
+        write_run(tmp_path, config, accuracy, 0.848)
+    write_run(tmp_path, made.rows[8].configs[1], 0.1, 0.3)
+    begun = write_run(tmp_path, made.rows[6].configs[0], 0.5, 0.85)
+    (begun / "result.json").unlink()
+    return made
+
+
+def test_means_counts_and_verdicts(made: Experiment, tmp_path: Path) -> None:
+    table = read_results(made, tmp_path)
+    eighth, ninth, seventh, first = (table.rows[i] for i in (7, 8, 6, 0))
+    assert eighth.accuracy.mean == pytest.approx(np.mean(ACCURACIES))
+    assert eighth.accuracy.std == pytest.approx(np.std(ACCURACIES, ddof=1))
+    assert eighth.accuracy.ours() == "0.930 ± 0.020 (3)"
+    assert (eighth.accuracy.paper(), eighth.sparsity.paper()) == ("0.91 ± 0.01", "0.84 ± 0.01")
+    assert eighth.verdict.agrees
+    assert ninth.accuracy.ours() == "0.100 (1)"
+    assert ninth.verdict.agrees is False
+    assert [row.status for row in (eighth, ninth, seventh, first)] == [
+        "3 of 3 seeds",
+        "1 of 3 seeds",
+        "not run yet, 1 begun",
+        "not run yet",
+    ]
+    assert table.agreeing == (1, 2)
+    said = table.sentences()
+    assert said[0] == "1 of 2 rows agree with the paper; 2 of its 24 rows were run."
+    assert said[1] == "Row 9 (crelu-0.85-0.9) disagrees: 0 of 1 trained, the paper: trained."
+    assert "- Learning rate 0.01 instead of 0.0001." in said
+    assert table.origin.seconds == pytest.approx(12.0)
+
+
+def test_a_damaged_run_is_named(made: Experiment, tmp_path: Path) -> None:
+    file = tmp_path / made.rows[7].configs[0].name / "result.json"
+    file.write_text("{")
+    with pytest.raises(ValueError, match=f"{re.escape(str(file))} is damaged"):
+        read_results(made, tmp_path)
+
+
+def test_formats_hold_the_same_figures(made: Experiment, tmp_path: Path) -> None:
+    grid = result_grid(read_results(made, tmp_path), "hush reproduce x")
+    records = list(csv.DictReader(io.StringIO(render([grid], "csv"))))
+    assert len(records) == 24
+    assert float(records[7]["accuracy_mean"]) == pytest.approx(np.mean(ACCURACIES), abs=1e-5)
+    assert [float(a) for a in records[7]["accuracies"].split()] == list(ACCURACIES)
+    assert (records[7]["agrees"], records[8]["agrees"], records[0]["agrees"]) == ("yes", "no", "")
+    markdown = render([grid], "markdown")
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(lines) == 24 + 2
+    assert len({line.count("|") for line in lines}) == 1
+    assert "| 0.930 ± 0.020 (3) | 0.91 ± 0.01 |" in lines[9]
+    assert "**✗**" in lines[10]
+    latex = render([grid], "latex")
+    assert r"\textcolor{green!50!black}{0.930 $\pm$ 0.020 (3)} & 0.91 $\pm$ 0.01" in latex
+    assert all(latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 1 for name in ("table", "tabular"))
+    assert latex.isascii()
+    for text in (markdown, latex, render([grid], "rich", width=200)):
+        assert "hush reproduce x" in text
+        assert "torch 2.13.0" in text
+    assert "\x1b[32m0.930 ± 0.020 (3)" in render([grid], "rich", colour=True, width=200)
+    with pytest.raises(ValueError, match="unknown format 'html'; there are rich, markdown, csv, latex"):
+        render([grid], "html")
+
+
+def test_what_latex_and_markdown_need_escaped() -> None:
+    grid = Grid("50 % & more", ["a|b"], [[Cell("x_1")]], ["{#}"], [{"a": "1,2"}])
+    latex = render([grid], "latex")
+    assert r"50 \% \& more" in latex
+    assert r"x\_1" in latex
+    assert r"\{\#\}" in latex
+    assert r"| a\|b |" in render([grid], "markdown")
+    assert list(csv.DictReader(io.StringIO(render([grid], "csv")))) == [{"a": "1,2"}]
+
+
+def test_the_smoke_preset_judges_nothing(tmp_path: Path) -> None:
+    made = experiment("table-shallow-clipped", "smoke")
+    for config in made.configs:
+        write_run(tmp_path, config, 0.1, 0.1)
+    table = read_results(made, tmp_path)
+    assert table.agreeing == (0, 0)
+    assert "says nothing of the paper" in table.sentences()[0]
+
+
+def test_the_designs_agree_with_the_printed_values() -> None:
+    grid = design_grid("hush reproduce design-table")
+    assert len(grid.rows) == 65
+    assert grid.notes[0].startswith("65 of 65 rows agree")
+    row = grid.records[16]  # CReLU, 0.85, 0.7
+    assert (row["paper_threshold"], row["paper_clip"], row["paper_v_second"]) == (1.04, 1.17, 0.02)
+    assert float(str(row["clip"])) == pytest.approx(1.17, abs=0.005)
