@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test check sanitize clean
+.PHONY: help demo test test-browser docs check sanitize clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up and run the example"
 	@echo "make test    set up and run the tests"
+	@echo "make test-browser  run the explorer in a real browser"
+	@echo "make docs    build the documentation into site/"
 	@echo "make check   lint and types"
 	@echo "make sanitize  run the kernel tests under AddressSanitizer and UBSan"
 	@echo "make clean   remove what the others made"
@@ -25,6 +27,19 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# Chromium comes from the system's packages: a test tool's own download is not to be had everywhere.
+test-browser: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt streamlit plotly playwright
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	  fi; } || echo "Chromium could not be installed."
+	$(BIN)/python -m pytest -m browser tests/app
+
+docs: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt mkdocs mkdocs-material 'mkdocstrings[python]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from hush.theory import (
     threshold_from_sparsity,
     variance_map,
 )
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10
+from hush.theory.finite_width import EXPLODING_GAIN_LOG10, run_chains
 
 
 @pytest.mark.parametrize(("width", "depth"), [(100, 30), (300, 20), (1000, 5)])
@@ -109,8 +109,24 @@ def test_a_failed_row_of_the_paper_explodes() -> None:
 
 def test_it_is_reproducible_and_seeded() -> None:
     arguments = (activation("crelu", 1.0, 1.0), 2.5, 0.6, 100, 20)
-    assert finite_width(*arguments) == finite_width(*arguments)
+    once = finite_width(*arguments)
+    run_chains.cache_clear()
+    assert finite_width(*arguments) == once
     assert finite_width(*arguments, seed=1) != finite_width(*arguments)
+
+
+def test_quantiles_by_layer_are_those_of_the_chains() -> None:
+    phi, width, depth = activation("cst", 1.0, 1.2), 80, 15
+    w2, b2 = edge_of_chaos(phi, 1.0)
+    chain = finite_width(phi, math.sqrt(w2), math.sqrt(b2), width, depth)
+    k, gains = run_chains(phi, math.sqrt(w2) ** 2, math.sqrt(b2) ** 2, width, depth, 1.0, IMAGE_NORMS)
+    for level, row in chain.gain_quantiles.items():
+        np.testing.assert_allclose(row, [*np.quantile(gains, level, axis=1), 0.0], rtol=1e-9, atol=1e-12)
+        assert row[0] == pytest.approx(chain.gain_log10[level], rel=1e-9)
+    # A unit's own sampling noise widens the spread of q beyond that of k, and hardly moves its median.
+    low, median, high = (np.array(chain.q_quantiles[level]) for level in (0.05, 0.5, 0.95))
+    assert np.all(high - low > np.quantile(k, 0.95, axis=1) - np.quantile(k, 0.05, axis=1))
+    np.testing.assert_allclose(median, np.median(k, axis=1), rtol=0.03)
 
 
 def test_silent_and_saturated_extremes_are_quiet() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, demo, design, diagnose, report, reproduce, train
+from hush.cli import bench, data, demo, design, diagnose, explore, report, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -36,11 +36,14 @@ app = typer.Typer(
 `hush reproduce fig4`
 
 `hush report runs --out report.html`
+
+`hush explore`
 """,
 )
 app.command("demo")(demo.demo_command)
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.command("explore")(explore.explore_command)
 app.command("report")(report.report_command)
 app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")

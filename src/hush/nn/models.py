@@ -24,7 +24,8 @@ def mlp(
     are flattened. The weights are torch's own until `hush.init_` draws them.
 
     Arguments:
-        width, depth: by default those of the design.
+        width: by default that of the design.
+        depth: likewise.
     """
     width, depth = _size("width", width, design.width), _size("depth", depth, design.depth)
     _at_least_one(in_features=in_features, out_features=out_features)
@@ -55,7 +56,8 @@ def cnn(
     32×32 images the paper's 50 layers cost 41 GMAC per image: on a CPU take fewer channels.
 
     Arguments:
-        channels, depth: by default the width and depth of the design.
+        channels: by default the width of the design.
+        depth: by default that of the design.
         kernel: odd, so that padding keeps the size.
         dims: 1 for sequences (batch, channels, length), 2 for images (batch, channels, height, width).
         pool: "average" takes the mean over positions before the head; "none" feeds all of them to it.

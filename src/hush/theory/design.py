@@ -311,10 +311,11 @@ def _verdict(
 
 def _in_words(odds: float, verb: str) -> str:
     """0.712, "explode" → "7 initialisations in 10 explode"."""
+    one = f"{verb}es" if verb.endswith("sh") else f"{verb}s"
     if odds < 0.0005:
-        return f"fewer than 1 initialisation in 1000 {verb}s"
+        return f"fewer than 1 initialisation in 1000 {one}"
     base = 10 if odds >= 0.095 else 100 if odds >= 0.0095 else 1000
     count = round(odds * base)
     if count >= base:
         return f"{'all' if odds == 1.0 else 'nearly all'} initialisations {verb}"
-    return f"1 initialisation in {base} {verb}s" if count == 1 else f"{count} initialisations in {base} {verb}"
+    return f"1 initialisation in {base} {one}" if count == 1 else f"{count} initialisations in {base} {verb}"

@@ -137,8 +137,9 @@ def correlation_fixed_points(phi: PiecewiseLinear, q_star: float, sigma_w: float
         return correlation_map_slope(phi, rho, q_star, sigma_w) - 1.0
 
     at_one = v / q_star - 1.0
-    # Fine near both ends, where R(ρ) − ρ vanishes like (1 − ρ)^{3/2} on the Edge of Chaos.
-    fine = np.geomspace(1e-5, 1.0, 240)
+    # Fine near both ends, where R(ρ) − ρ vanishes like (1 − ρ)^{3/2} on the Edge of Chaos. Between them R is a power
+    # series with coefficients ≥ 0, so it crosses the diagonal at most once on either side of 0.
+    fine = np.geomspace(1e-5, 1.0, 40)
     grid = np.concatenate([-1.0 + fine[:-1] ** 2, 1.0 - fine[::-1] ** 2])
     values = excess(grid)
     if np.all(abs(values) <= _TOUCH):

@@ -1,0 +1,242 @@
+"""The explorer's page: a Streamlit script. Controls to the left, the verdict above all, the pictures below it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from hush.app import charts
+from hush.app.address import from_address, to_address
+from hush.app.outlook import Outlook, look
+from hush.app.presets import PRESETS
+from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
+from hush.app.snippets import code, command
+from hush.theory import ACTIVATIONS
+
+_CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
+_SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "σ_w scaled", Sigmas.FREE: "both free"}
+_TITLES = {
+    "crelu": "CReLU: shifted ReLU, clipped",
+    "cst": "CST: soft threshold, clipped",
+    "shifted_relu": "shifted ReLU",
+    "soft_threshold": "soft threshold",
+}
+_FIELDS = tuple(Settings.__dataclass_fields__)
+
+# The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window.
+_STYLE = """<style>
+.block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
+:has(> .st-key-verdict) {position: sticky; top: 0; z-index: 100; background: var(--st-background-color);}
+.st-key-verdict h2 {padding: 0; font-size: 1.6rem;}
+.st-key-numbers [data-testid="stMetricValue"] {font-size: 1.15rem;}
+header[data-testid="stHeader"] {height: 0; min-height: 0;}
+@media (max-width: 640px) {
+  .st-key-verdict h2 {font-size: 1.2rem;}
+  .st-key-verdict p {font-size: 0.85rem;}
+  .block-container {padding-left: 0.8rem; padding-right: 0.8rem;}
+}
+</style>"""
+
+
+def main() -> None:
+    """Draw the page for the address, or for what the controls have been moved to since."""
+    st.set_page_config("hush explorer", layout="wide")
+    st.html(_STYLE)
+    _restore()
+    top, notice = st.container(key="verdict"), st.container()
+    left, right = st.columns([1, 3], gap="medium")
+    with left:
+        settings = _controls()
+    _remember(settings)
+    if complaints := st.session_state.complaints:
+        lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
+        notice.warning("\n".join(lines))
+    try:
+        outlook = _look(settings)
+    except ValueError as error:
+        top.error(f"## There is no such design.\n{_plain(str(error))}")
+        return
+    with top:
+        box = st.success if outlook.verdict.trains else st.error
+        box(f"## {outlook.verdict.headline}\n{_plain(outlook.verdict.sentence)}")
+    with right:
+        _figures(outlook)
+        _pictures(outlook)
+        _take_away(outlook)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _look(settings: Settings) -> Outlook:
+    return look(settings)
+
+
+def _restore() -> None:
+    """Set the controls to the address where it is new to this session."""
+    state = st.session_state
+    given = {name: st.query_params.get_all(name) for name in st.query_params}
+    if state.get("address") != given:
+        settings, state.complaints = from_address(given)
+        state.address = given
+        _set(settings)
+        state.shown = settings
+
+
+def _set(settings: Settings) -> None:
+    for name in _FIELDS:
+        st.session_state[name] = getattr(settings, name)
+
+
+def _remember(settings: Settings) -> None:
+    """Write the address once the controls have been moved; until then it stays as it was given."""
+    state = st.session_state
+    if settings != state.shown:
+        address = to_address(settings)
+        st.query_params.from_dict(address)
+        state.address = {name: [value] for name, value in address.items()}
+        state.shown, state.complaints = settings, []
+
+
+def _controls() -> Settings:
+    """All the widgets; returns what they stand at."""
+    state = st.session_state
+    for name in _FIELDS:
+        # Streamlit forgets the value of a widget that is not drawn, unless it is set anew in every run.
+        state[name] = state[name]
+    _preset()
+    st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=_TITLES.__getitem__)
+    _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
+    if state.activation in ("crelu", "cst"):
+        st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
+        if state.clip_by is Clip.HEIGHT:
+            _slider("clip", "Clip m", "%.4g")
+        elif state.clip_by is Clip.SLOPE:
+            _slider("v_prime", "V′(q*)", "%.4g", "The slope of the variance map; it grows with m.")
+    _slider("width", "Width N", "%d")
+    _slider("depth", "Depth L", "%d")
+    st.radio(
+        "σ_w and σ_b", list(Sigmas), key="sigmas", format_func=_SIGMAS.__getitem__, horizontal=True, on_change=_free
+    )
+    if state.sigmas is Sigmas.FACTOR:
+        _slider("sigma_w_factor", "σ_w as a multiple of that on the Edge of Chaos", "%.4g")
+    elif state.sigmas is Sigmas.FREE:
+        _slider("sigma_w", "σ_w", "%.4g")
+        _slider("sigma_b", "σ_b", "%.4g")
+    with st.expander("Scale and cobweb"):
+        _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
+        _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
+    return Settings(**{name: state[name] for name in _FIELDS})
+
+
+def _slider(name: str, label: str, form: str, explanation: str | None = None) -> None:
+    state = st.session_state
+    allowed = span(name, state.activation, state.q_star)
+    kind: Callable[[float], Any] = int if name in WHOLE else float
+    # Another activation or q* may have left the value outside.
+    state[name] = kind(allowed.nearest(state[name]))
+    bounds = (kind(allowed.low), kind(allowed.high))
+    st.slider(label, *bounds, step=kind(allowed.step), format=form, key=name, help=explanation)
+
+
+def _preset() -> None:
+    """The figures of the paper; the choice is forgotten as soon as a control leaves it."""
+    state = st.session_state
+    chosen = state.get("preset")
+    if chosen is not None and any(state[name] != getattr(PRESETS[chosen].settings, name) for name in _FIELDS):
+        state.preset = chosen = None
+    st.selectbox(
+        "A figure of the paper",
+        range(len(PRESETS)),
+        index=None,
+        key="preset",
+        format_func=lambda i: PRESETS[i].label,
+        placeholder="Choose one of 14",
+        on_change=_apply_preset,
+    )
+    if chosen is not None:
+        st.caption(PRESETS[chosen].note)
+
+
+def _apply_preset() -> None:
+    if st.session_state.preset is not None:
+        _set(PRESETS[st.session_state.preset].settings)
+
+
+def _free() -> None:
+    """Freed σ's start where the Edge of Chaos is, not somewhere else."""
+    state = st.session_state
+    if state.sigmas is Sigmas.FREE:
+        try:
+            made = _look(state.shown).design
+        except ValueError:
+            return
+        for name, value in (("sigma_w", made.sigma_w), ("sigma_b", made.sigma_b)):
+            state[name] = span(name, state.activation, state.q_star).nearest(round(value, 4))
+
+
+def _figures(outlook: Outlook) -> None:
+    """The numbers, in a row that wraps."""
+    design, finite = outlook.design, outlook.finite
+    safe = None if outlook.safe_clip is None else outlook.safe_clip.value
+    rows = [
+        ("odds to explode", f"{finite.explode:.1%}"),
+        ("odds to vanish", f"{finite.vanish:.1%}"),
+        ("threshold τ", f"{design.threshold:.3f}"),
+        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
+        ("largest safe m", "none" if safe is None else f"{safe:.3f}"),
+        ("V′(q*)", f"{design.v_prime:.3f}"),
+        ("V″(q*)", f"{round(design.v_second, 3) + 0.0:.3f}"),
+        ("σ_w", f"{outlook.sigma_w:.3f}"),
+        ("σ_b", f"{outlook.sigma_b:.3f}"),
+    ]
+    with st.container(horizontal=True, gap="small", key="numbers"):
+        for name, value in rows:
+            st.metric(name, value, width="content")
+
+
+def _pictures(outlook: Outlook) -> None:
+    first, second = st.columns(2)
+    with first:
+        _picture("Variance map V(q)", charts.variance(outlook), str(outlook.fixed_points))
+    with second:
+        if outlook.correlations is None:
+            st.markdown("**Correlation map R(ρ)**")
+            st.info("q runs away or dies out: there is no q at which R could be drawn.")
+        else:
+            _picture("Correlation map R(ρ)", charts.correlation(outlook), str(outlook.correlations))
+    first, second = st.columns(2)
+    with first:
+        _picture("q through the layers", charts.q(outlook), "5–95 % and 10–90 % of initialisations and inputs, median.")
+    with second:
+        text = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
+        _picture("Gain of the gradient", charts.gain(outlook), text)
+    columns = st.columns(3 if outlook.slope_of_clip is not None else 2)
+    with columns[0]:
+        _picture("Activation φ", charts.activation(outlook), "Behind: the Gaussian it is fed.")
+    if outlook.slope_of_clip is not None:
+        with columns[1]:
+            _picture("V′ and V″ against the clip", charts.clips(outlook), "On the Edge of Chaos: V′ blue, V″ orange.")
+    with columns[-1]:
+        _picture("Edge of Chaos", charts.edge(outlook), "The curve over all q*, and where this network stands.")
+
+
+def _picture(title: str, figure: Any, caption: str) -> None:
+    st.markdown(f"**{title}**")
+    st.plotly_chart(figure, key=title, config={"displayModeBar": False}, alt=f"{title}. {caption}")
+    st.caption(_plain(caption))
+
+
+def _take_away(outlook: Outlook) -> None:
+    st.markdown("**The same design**")
+    st.code(code(outlook), language="python")
+    if not outlook.settings.on_edge:
+        st.caption("The command line designs on the Edge of Chaos only:")
+    st.code(command(outlook), language="bash")
+
+
+def _plain(text: str) -> str:
+    """Text as it is: an address must not be able to put Markdown, let alone a picture, onto the page."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-!|$~:" else c for c in text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The verdict in a headline and a sentence, on the Edge of Chaos and off it."""
+
+from dataclasses import dataclass
+
+from hush.theory import Design, FiniteWidth, Phase
+from hush.theory.finite_width import TRAINABLE_ODDS
+
+__all__ = ["Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether it trains by the calibrated rule, in large letters and with its reasons."""
+
+    trains: bool
+    headline: str
+    sentence: str
+
+
+def judge(design: Design, finite: FiniteWidth, phase: Phase | None) -> Verdict:
+    """The design's own verdict on the Edge of Chaos (phase None); off it, the phase and the odds decide."""
+    return Verdict(finite.trains, _headline(finite), design.verdict if phase is None else _off_edge(finite, phase))
+
+
+def _headline(finite: FiniteWidth) -> str:
+    if finite.explode > TRAINABLE_ODDS:
+        return "It will not train: gradients explode."
+    if finite.vanish > TRAINABLE_ODDS:
+        return "It will not train: gradients vanish."
+    return "It should train."
+
+
+def _off_edge(finite: FiniteWidth, phase: Phase) -> str:
+    if phase.q_star is None or phase.chi1 is None:
+        where = "no fixed point attracts q, which runs away"
+    elif phase.q_star == 0.0:
+        where = f"every signal dies out, and χ₁ = {phase.chi1:.3g}"
+    else:
+        where = f"q settles at {phase.q_star:.3g}, where χ₁ = {phase.chi1:.3g} ({phase.regime.value})"
+    odds = f"{finite.explode:.0%} of the initialisations explode and {finite.vanish:.0%} vanish"
+    return f"Off the Edge of Chaos: {where}; at width {finite.width}, depth {finite.depth}, {odds}."

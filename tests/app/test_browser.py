@@ -1,0 +1,191 @@
+"""The explorer in a real browser: Chromium, driven by Playwright from the keyboard.
+
+    make test-browser
+
+Screenshots go to $HUSH_SCREENSHOTS where that is set.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.app import Settings, look
+
+pytestmark = pytest.mark.browser
+for _module in ("streamlit", "plotly", "playwright"):
+    pytest.importorskip(_module, reason=f"no browser test without {_module} (make test-browser installs it)")
+
+CHROMIUM = os.environ.get("HUSH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("no browser test without Chromium (make test-browser installs it as root)", allow_module_level=True)
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+DESKTOP, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
+TIMEOUT = 60_000
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of `hush explore`, running as a user starts it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hush", "explore", "--port", str(port), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            for _ in range(240):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
+                    break
+                except OSError:
+                    assert server.poll() is None, server.stdout.read() if server.stdout else ""
+                    time.sleep(0.25)
+            else:
+                pytest.fail("hush explore did not answer within a minute")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """One window on the explorer; what goes wrong in it is kept."""
+
+    def __init__(self, browser: Any, address: str, size: dict[str, int], scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport=size, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(TIMEOUT)
+        self.address, self.errors = address, []
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", self._stays_here)
+
+    def _stays_here(self, request: Any) -> None:
+        if not request.url.startswith((self.address, self.address.replace("http", "ws"), "data:", "blob:")):
+            self.errors.append(f"asked for {request.url}")
+
+    def open(self, query: str = "") -> "Visit":
+        self.page.goto(f"{self.address}/{query}")
+        self.page.get_by_text("The same design").wait_for()
+        return self
+
+    def wait_for_verdict(self, words: str) -> None:
+        self.page.locator(".st-key-verdict h2", has_text=words).wait_for()
+
+    def press(self, slider: str, key: str, times: int) -> None:
+        thumb = self.page.get_by_role("slider", name=slider)
+        thumb.focus()
+        for _ in range(times):
+            self.page.keyboard.press(key)
+
+    def shoot(self, name: str) -> None:
+        folder = os.environ.get("HUSH_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.page.wait_for_timeout(1500)
+            self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.errors == []
+
+
+def test_the_verdict_turns_as_the_slider_passes_the_safe_clip(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, DESKTOP).open("?clip=1.3")
+    visit.wait_for_verdict("It should train.")
+    safe = look(Settings()).safe_clip
+    assert safe is not None
+    assert safe.value is not None
+    assert safe.value > 1.3
+    visit.shoot("trains")
+    visit.press("Clip m", "ArrowRight", 45)
+    visit.wait_for_verdict("It will not train: gradients explode.")
+    visit.page.wait_for_url("**clip=1.75**")
+    visit.shoot("explodes")
+    visit.press("Clip m", "ArrowLeft", 45)
+    visit.wait_for_verdict("It should train.")
+    visit.close()
+
+
+def test_a_bookmark_restores_the_page(browser: Any, address: str) -> None:
+    first = Visit(browser, address, DESKTOP, "dark").open("?activation=cst&sparsity=0.8&v_prime=0.89&depth=60")
+    first.press("V′(q*)", "ArrowRight", 1)
+    first.page.wait_for_url("**v_prime=0.9**")
+    first.shoot("dark")
+    bookmark, text = first.page.url, first.page.locator(".st-key-verdict").inner_text()
+    first.close()
+    second = Visit(browser, address, DESKTOP).open(f"?{bookmark.partition('?')[2]}")
+    assert second.page.locator(".st-key-verdict").inner_text() == text
+    assert second.page.get_by_role("slider", name="Sparsity s").input_value() == "0.8"
+    assert second.page.url == bookmark
+    second.close()
+
+
+def test_the_back_button_goes_back(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, DESKTOP).open("?clip=1.3&depth=50")
+    visit.press("Depth L", "ArrowRight", 1)
+    visit.page.wait_for_url("**depth=51**")
+    visit.page.go_back()
+    visit.page.locator(".st-key-verdict", has_text="depth 50").wait_for()
+    visit.close()
+
+
+def test_a_bad_address_shows_a_message_and_the_defaults(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, DESKTOP).open("?sparsity=1.5&colour=red")
+    message = visit.page.get_by_text("sparsity is “1.5”, but must be a number between 0.5 and 0.98")
+    message.wait_for()
+    visit.page.get_by_text("“colour” is not a parameter of this page").wait_for()
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.85"
+    assert visit.page.get_by_text("Traceback").count() == 0
+    visit.shoot("bad_address")
+    visit.press("Depth L", "ArrowLeft", 1)
+    message.wait_for(state="detached")
+    visit.close()
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, PHONE).open("?activation=cst&sparsity=0.85&v_prime=0.9")
+    visit.wait_for_verdict("It will not train")
+    visit.page.locator(".js-plotly-plot").nth(6).wait_for()
+    visit.shoot("phone")
+    widths = visit.page.evaluate(
+        "[document.documentElement, ...document.querySelectorAll('[data-testid=stMain], .js-plotly-plot')]"
+        ".map(e => [e.scrollWidth, e.clientWidth])"
+    )
+    assert len(widths) == 9
+    for scroll, client in widths:
+        assert scroll <= client <= PHONE["width"]
+    visit.close()
+
+
+def test_the_command_can_be_copied(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, DESKTOP).open()
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    block = visit.page.get_by_test_id("stCode").last
+    block.hover()
+    block.get_by_role("button", name="Copy to clipboard").click()
+    copied = visit.page.evaluate("navigator.clipboard.readText()")
+    assert copied.strip() == "hush design crelu --sparsity 0.85 --width 300 --depth 100"
+    visit.close()
