@@ -75,7 +75,9 @@ def test_formats_hold_the_same_figures(made: Experiment, tmp_path: Path) -> None
     assert "**✗**" in lines[10]
     latex = render([grid], "latex")
     assert r"\textcolor{green!50!black}{0.930 $\pm$ 0.020 (3)} & 0.91 $\pm$ 0.01" in latex
-    assert all(latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 1 for name in ("table", "tabular"))
+    assert all(
+        latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 1 for name in ("table", "tabular")
+    )
     assert latex.isascii()
     for text in (markdown, latex, render([grid], "rich", width=200)):
         assert "hush reproduce x" in text
