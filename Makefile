@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test check sanitize clean
+.PHONY: help demo test test-ray check sanitize clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up and run the example"
 	@echo "make test    set up and run the tests"
+	@echo "make test-ray  install Ray too and run the tests of sweeps on a cluster"
 	@echo "make check   lint and types"
 	@echo "make sanitize  run the kernel tests under AddressSanitizer and UBSan"
 	@echo "make clean   remove what the others made"
@@ -26,6 +27,11 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# Ray is large: it comes only where it is asked for.
+test-ray: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt ray
+	$(BIN)/python -m pytest tests/reproduce/test_cluster.py
 
 check: $(READY)
 	$(BIN)/ruff check .
