@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hush import bench as bench
     from hush import data as data
     from hush import nn as nn
+    from hush import report as report
     from hush import sparse as sparse
     from hush import train as train
     from hush.diagnose.verb import diagnose as diagnose
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Design", "__version__", "bench", "data", "design", "diagnose", "init_", "nn", "sparse", "sparsity", "train"]
+__all__ = [
+    "Design",
+    "__version__",
+    "bench",
+    "data",
+    "design",
+    "diagnose",
+    "init_",
+    "nn",
+    "report",
+    "sparse",
+    "sparsity",
+    "train",
+]
 
 # name: the module that holds it, and the attribute there, or None for the module itself
 _LAZY = {
@@ -29,6 +43,7 @@ _LAZY = {
     "diagnose": ("hush.diagnose", None),
     "init_": ("hush.nn", "init_"),
     "nn": ("hush.nn", None),
+    "report": ("hush.report", None),
     "sparse": ("hush.sparse", None),
     "sparsity": ("hush.diagnose", "sparsity"),
     "train": ("hush.train", None),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, reproduce, train
+from hush.cli import bench, data, design, diagnose, report, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -30,10 +30,15 @@ app = typer.Typer(
 `hush reproduce table1 --preset smoke`
 
 `hush bench inference --batch 1`
+
+`hush reproduce fig4`
+
+`hush report runs --out report.html`
 """,
 )
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.command("report")(report.report_command)
 app.command("train")(train.train_command)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.bench_app, name="bench")

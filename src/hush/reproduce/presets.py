@@ -93,7 +93,18 @@ QUICK: dict[str, dict[str, Any]] = {
         "subset": 10000,
         "give_up": 5,
     },
-    "shallow": {"data": "mnist", "depth": 30, "width": 300, "lr": 1e-2, "batch": 64, "epochs": 9, "give_up": 4},
+    "shallow": {
+        "data": "mnist",
+        "depth": 30,
+        "width": 300,
+        "optimiser": "adamw",
+        "lr": 3e-4,
+        "schedule": "cosine",
+        "warmup": 42,
+        "batch": 256,
+        "epochs": 5,
+        "give_up": 2,
+    },
     "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1e-2, "batch": 64, "epochs": 9},
 }
 

@@ -17,7 +17,7 @@ from hush.train.config import TrainConfig
 __all__ = ["Diverged", "Task", "build", "clip_layers_"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Diverged(Exception):  # noqa: N818 - a result that ends the loop, no error
     """Training came apart: where it was first seen. `layer` counts from 1; depth + 1 is the head."""
 
@@ -55,7 +55,8 @@ class Task(LightningModule):
     def __init__(self, config: TrainConfig, model: nn.Sequential, steps: int) -> None:
         super().__init__()
         self.config = config
-        self.model = model
+        # Before DDP wraps it, since that lays its buckets out as the weights lie; here no update can be fused.
+        self.model = self._accelerated(model) if config.engine == "sparse" and config.devices > 1 else model
         self.steps = steps
         self.loss = math.nan  # of the last step, for whoever reports
 
@@ -100,14 +101,18 @@ class Task(LightningModule):
             )
         else:
             optimizer = torch.optim.AdamW(self.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-        if config.engine == "sparse":
-            # The decision sparse or dense by the crossover depends on the clock; a run must not.
-            fused = optimizer if config.layer_clip is None and config.devices == 1 else None
-            hush.sparse.accelerate(self.model, optimizer=fused, adaptive=False)
+        if config.engine == "sparse" and config.devices == 1:
+            self._accelerated(self.model, optimizer if config.layer_clip is None else None)
         if config.schedule == "constant" and not config.warmup:
             return optimizer
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    @staticmethod
+    def _accelerated(model: nn.Sequential, optimizer: torch.optim.Optimizer | None = None) -> nn.Sequential:
+        # Whether the crossover says sparse or dense depends on the clock; a run must not.
+        hush.sparse.accelerate(model, optimizer=optimizer, adaptive=False)
+        return model
 
     def _rate(self, step: int) -> float:
         """The share of the learning rate at a step: linear warm-up, then constant or half a cosine down to 0."""

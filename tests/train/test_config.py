@@ -1,0 +1,65 @@
+import dataclasses
+
+import pytest
+
+from hush.train import TrainConfig
+
+
+def test_json_round_trip() -> None:
+    config = TrainConfig(data="mnist", activation="cst", sparsity=0.8, v_prime=0.7, layer_clip=0.1, seed=3)
+    assert TrainConfig.from_json(config.to_json()) == config
+
+
+def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
+    base = TrainConfig(sparsity=0.8, v_prime=0.7)
+    other = {
+        "data": "mnist", "activation": "cst", "sparsity": 0.7, "v_prime": 0.6, "q_star": 2.0, "depth": 31,
+        "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimiser": "adamw", "lr": 0.1,
+        "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 32,
+        "epochs": 11, "give_up": 2, "subset": 100, "per_image": True, "validation": 0.2, "watch": 100,
+        "engine": "dense", "precision": "bf16-mixed", "devices": 2,
+    }  # fmt: skip
+    names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
+    assert len(names | {base.name}) == len(other) + 1
+    for field in ("threshold", "clip"):
+        cleared = {"sparsity": None} if field == "threshold" else {"v_prime": None}
+        names.add(dataclasses.replace(base, **cleared, **{field: 0.9}).name)
+    assert len(names | {base.name}) == len(other) + 3
+    assert dataclasses.replace(base, accelerator="cpu", strategy="ddp_spawn").name == base.name
+    untested = {f.name for f in dataclasses.fields(TrainConfig)} - set(other)
+    assert untested == {"threshold", "clip", "accelerator", "strategy", "seed"}
+
+
+def test_threshold_stands_for_its_sparsity() -> None:
+    by_sparsity = TrainConfig(sparsity=0.85, v_prime=0.7).design()
+    by_threshold = TrainConfig(threshold=by_sparsity.threshold, v_prime=0.7).design()
+    assert by_threshold.sparsity == pytest.approx(0.85, rel=1e-12)
+    assert by_threshold.clip == pytest.approx(by_sparsity.clip, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, got 'imagenet'"),
+        ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
+        ({"lr": -1.0}, "lr must be positive and finite, got -1.0"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
+        ({"momentum": 0.9, "optimiser": "adamw"}, "belongs to sgd"),
+        ({"validation": 0.0}, "validation must lie between 0 and 1, got 0.0"),
+        ({"sparsity": 0.8, "threshold": 1.0}, "give one of them"),
+        ({"sparsity": 1.2}, "got 1.2"),
+        ({"activation": "shifted_relu", "clip": 1.0}, "has no clip"),
+        ({"batch": 33, "devices": 2}, "a batch of 33 cannot be shared by 2 devices"),
+        ({"weights": "delta_orthogonal"}, "an mlp takes orthogonal"),
+    ],
+)
+def test_bad_values(values: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TrainConfig(**values)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"colour": 1}', "null"])
+def test_not_a_config(text: str) -> None:
+    with pytest.raises(ValueError, match="training config"):
+        TrainConfig.from_json(text)

@@ -1,0 +1,197 @@
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("lightning")
+
+from hush.data import load
+from hush.nn import checkpoint
+from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
+
+# What Lightning and its dependencies warn about is theirs.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SMALL = TrainConfig(depth=4, width=40, v_prime=0.7, epochs=4, batch=64, lr=0.05, watch=10)
+COMMAND = ["train", "--depth", "4", "--width", "40", "--v-prime", "0.7", "--epochs", "4", "--batch", "64"]
+COMMAND += ["--lr", "0.05", "--watch", "10", "--threads", "1", "--no-progress", "--no-tensorboard"]
+
+
+def run_quietly(config: TrainConfig, root: Path):
+    return train(config, root, progress=False, tensorboard=False)
+
+
+def tables(path: Path) -> dict[str, str]:
+    """What a run recorded, but for the clock."""
+    metrics = (path / "metrics.csv").read_text().splitlines()
+    kept = {"metrics": "\n".join(line.rpartition(",")[0] for line in metrics)}
+    kept |= {name: (path / f"{name}.csv").read_text() for name in ("losses", "layers")}
+    result = json.loads((path / "result.json").read_text())
+    del result["seconds"]
+    return kept | {"result": json.dumps(result)}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory):
+    return run_quietly(SMALL, tmp_path_factory.mktemp("undisturbed"))
+
+
+def test_a_run_leaves_everything(undisturbed) -> None:
+    run = undisturbed
+    assert {p.name for p in run.directory.iterdir()} >= {"config.json", "result.json", "last.ckpt", "checkpoint"}
+    assert run.config == SMALL
+    assert run.metrics["epoch"].tolist() == [1, 2, 3, 4]
+    steps = 4 * math.ceil(len(load("digits").train) / 64)
+    assert run.result.steps == run.metrics["step"][-1] == steps
+    assert run.losses["step"].tolist() == [s for s in range(steps) if s < 15 or s % 10 == 0]
+    watched = sorted({*range(15), *range(0, steps, 10)})
+    assert np.unique(run.layers["step"]).tolist() == watched
+    assert len(run.layers["step"]) == len(watched) * SMALL.depth
+    assert (run.layers["gradient_norm"] > 0).all()
+    assert (run.layers["weight_gradient_norm"] > 0).all()
+
+
+def test_the_result_is_that_of_the_saved_network(undisturbed) -> None:
+    model, plan = checkpoint.load(undisturbed.directory)
+    test = load("digits", variance=plan.input_variance).test
+    with torch.no_grad():
+        right = (model(test.images).argmax(1) == test.labels).double().mean()
+    assert undisturbed.result.test_accuracy == pytest.approx(float(right), abs=1e-9)
+    zeros, x = [], test.images
+    with torch.no_grad():
+        for name, module in model.named_children():
+            x = module(x)
+            if name.startswith("phi"):
+                zeros.append(float((x == 0).double().mean()))
+    assert undisturbed.result.sparsity == pytest.approx(sum(zeros) / len(zeros), abs=1e-6)
+    assert undisturbed.result.outcome == ("trained" if right >= 0.5 else "failed")
+
+
+def test_a_finished_run_is_only_read(undisturbed) -> None:
+    before = {p: p.stat().st_mtime_ns for p in undisturbed.directory.iterdir()}
+    again = run_quietly(SMALL, undisturbed.directory.parent)
+    assert again.result == undisturbed.result
+    assert {p: p.stat().st_mtime_ns for p in undisturbed.directory.iterdir()} == before
+
+
+def test_dense_and_sparse_agree(tmp_path: Path, undisturbed) -> None:
+    from dataclasses import replace
+
+    dense = run_quietly(replace(SMALL, engine="dense"), tmp_path)
+    np.testing.assert_allclose(dense.losses["loss"], undisturbed.losses["loss"], rtol=2e-3)
+
+
+def test_killed_again_and_again_it_ends_with_the_same_figures(tmp_path: Path, undisturbed) -> None:
+    path = tmp_path / SMALL.name
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", "from hush.cli import main; main()", *COMMAND, "--root", str(tmp_path)]
+    for epoch, how in ((1, signal.SIGKILL), (2, signal.SIGINT)):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            while not (path / "metrics.csv").exists() or len((path / "metrics.csv").read_text().splitlines()) <= epoch:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.002)
+            process.send_signal(how)
+            process.wait()
+        assert not (path / "result.json").exists()
+        assert load_run(path).result is None
+    run = run_quietly(SMALL, tmp_path)
+    assert tables(run.directory) == tables(undisturbed.directory)
+    assert not [p for p in path.iterdir() if p.name.startswith((".last", ".metrics"))]
+
+
+def test_divergence_is_a_result(tmp_path: Path) -> None:
+    config = TrainConfig(depth=6, width=20, activation="shifted_relu", sparsity=0.7, lr=1e6, epochs=2, watch=1)
+    run = run_quietly(config, tmp_path)
+    assert run.result.outcome == "diverged"
+    assert run.result.diverged.step >= 1
+    assert 1 <= run.result.diverged.layer <= 7
+    assert len(run.losses["step"]) >= 1
+    assert "diverged: " in str(run.result)
+
+
+def test_gives_up_at_chance(tmp_path: Path) -> None:
+    config = TrainConfig(depth=2, width=20, v_prime=0.7, lr=1e-9, epochs=5, give_up=2)
+    result = run_quietly(config, tmp_path).result
+    assert (result.outcome, result.gave_up, result.epochs) == ("failed", True, 2)
+
+
+def test_layer_clip_and_schedule_train_a_cnn(tmp_path: Path) -> None:
+    config = TrainConfig(
+        depth=2, width=8, arch="cnn", v_prime=0.7, epochs=1, layer_clip=0.1, schedule="cosine", warmup=3, subset=200
+    )
+    run = run_quietly(config, tmp_path)
+    assert run.result.steps == 4
+    assert run.metrics["learning_rate"][-1] < config.lr
+
+
+def test_two_processes_share_the_batches(tmp_path: Path) -> None:
+    """DDP over gloo: the same steps, and the losses of one process to rounding."""
+    alone = run_quietly(TrainConfig(depth=3, width=20, v_prime=0.7, epochs=2, subset=400, batch=40), tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    script = tmp_path / "hush_main.py"
+    script.write_text("from hush.cli import main\nif __name__ == '__main__':\n    main()\n")
+    command = [sys.executable, str(script), "train", "--depth", "3", "--width", "20", "--v-prime", "0.7"]
+    command += ["--epochs", "2", "--subset", "400", "--batch", "40", "--devices", "2", "--strategy", "ddp"]
+    command += ["--accelerator", "cpu", "--threads", "1", "--no-progress", "--root", str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    together = load_run(tmp_path / TrainConfig(
+        depth=3, width=20, v_prime=0.7, epochs=2, subset=400, batch=40, devices=2).name)  # fmt: skip
+    assert together.result.steps == alone.result.steps
+    np.testing.assert_allclose(together.metrics["validation_loss"], alone.metrics["validation_loss"], rtol=1e-4)
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    from hush._files import try_lock
+
+    path = tmp_path / SMALL.name
+    path.mkdir()
+    with (path / ".lock").open("ab") as lock:
+        assert try_lock(lock)
+        with pytest.raises(RunBusyError, match="another process is training"):
+            run_quietly(SMALL, tmp_path)
+
+
+def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"cannot write to .*: what was finished before is intact"):
+        run_quietly(SMALL, tmp_path / "file")
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_what_was_there(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: the checkpoint no longer fits, the small tables would."""
+    command = [sys.executable, "-c", "from hush.cli import main; main()", *COMMAND, "--root", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=limit, timeout=120)
+    assert done.returncode == 2
+    assert "cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    path = tmp_path / SMALL.name
+    assert not (path / "result.json").exists()
+    assert load_run(path).result is None
+    assert run_quietly(SMALL, tmp_path).result is not None
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    path = tmp_path / SMALL.name
+    path.mkdir()
+    (path / "last.ckpt").write_bytes(b"not a checkpoint")
+    with pytest.raises(RunError, match=r"last\.ckpt is damaged; remove"):
+        run_quietly(SMALL, tmp_path)
+
+
+def test_too_large_a_subset(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="got a subset of 99999"):
+        run_quietly(TrainConfig(depth=2, width=20, v_prime=0.7, subset=99999), tmp_path)

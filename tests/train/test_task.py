@@ -1,0 +1,60 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("lightning")
+
+from hush.train import TrainConfig
+from hush.train.task import Task, build, clip_layers_
+
+
+def _with_gradients(scale: float) -> nn.Module:
+    model = build(TrainConfig(depth=3, width=20, v_prime=0.7), (1, 8, 8), 10)
+    (scale * model(torch.randn(5, 64, generator=torch.Generator().manual_seed(0))).square().sum()).backward()
+    return model
+
+
+def test_layers_are_clipped_one_by_one_as_torch_clips_a_whole() -> None:
+    model = _with_gradients(1.0)
+    expected = copy.deepcopy(model)
+    for mine, theirs in zip(expected.modules(), model.modules(), strict=True):
+        for p, q in zip(mine.parameters(recurse=False), theirs.parameters(recurse=False), strict=True):
+            p.grad = q.grad.clone()
+        if list(mine.parameters(recurse=False)):
+            nn.utils.clip_grad_norm_(mine.parameters(), 0.1)
+    assert clip_layers_(model, 0.1) is None
+    for p, q in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_small_gradients_are_left_alone() -> None:
+    model = _with_gradients(1e-12)
+    before = [p.grad.clone() for p in model.parameters()]
+    clip_layers_(model, 0.1)
+    assert all(torch.equal(p.grad, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
+def test_a_gradient_that_is_not_finite_is_named_and_kept() -> None:
+    model = _with_gradients(1.0)
+    model.layer2.weight.grad[0, 0] = float("inf")
+    model.layer1.bias.grad[0] = float("nan")
+    assert clip_layers_(model, 0.1) == 2
+    assert torch.isinf(model.layer2.weight.grad[0, 0])
+
+
+def test_schedule() -> None:
+    config = TrainConfig(depth=2, width=20, v_prime=0.7, schedule="cosine", warmup=10)
+    task = Task(config, build(config, (1, 8, 8), 10), steps=110)
+    assert [task._rate(step) for step in (0, 4, 9)] == [0.1, 0.5, 1.0]
+    assert task._rate(10) == 1.0
+    assert task._rate(60) == pytest.approx(0.5)
+    assert task._rate(110) == pytest.approx(0.0)
+
+
+def test_the_seed_draws_the_network() -> None:
+    config = TrainConfig(depth=2, width=20, v_prime=0.7)
+    one, same, other = (build(c, (1, 8, 8), 10) for c in (config, config, config.with_seed(1)))
+    assert torch.equal(one.layer2.weight, same.layer2.weight)
+    assert not torch.equal(one.layer2.weight, other.layer2.weight)
