@@ -113,7 +113,7 @@ def _command(name: str) -> Any:
         if as_json:
             typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         else:
-            emit(grids, form, out, name)
+            emit(grids, form, out, name.replace("-", "_") if name == _SECOND else name)
         if not show:
             for sentence in swept.sentences():
                 typer.echo(sentence, err=True)
