@@ -22,8 +22,7 @@ $(READY): pyproject.toml constraints.txt $(wildcard native/*.* native/simd/*)
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/hush design crelu --sparsity 0.85 --width 300 --depth 100
-	$(BIN)/hush diagnose --activation crelu --sparsity 0.85 --width 300 --depth 100
+	$(BIN)/hush demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

@@ -1,5 +1,6 @@
 """Benchmarks run, and their rows are what is promised; no figure is tested here."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from hush import bench
+from hush.cli import main
 from tests.helpers import digits
 
 KEYS = [
@@ -88,8 +90,59 @@ def test_the_command_prints_json_and_draws(tmp_path):
     assert figure.stat().st_size > 1000
 
 
-def test_the_command_refuses_in_a_sentence():
-    command = [sys.executable, "-m", "hush", "bench", "inference", "--masks", "pretty"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "hush: --masks is random or trained, got 'pretty'.\n"
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--masks", "pretty"], "--masks is random or trained, got 'pretty'."),
+        (["--width", "0"], "width must be at least 1, got 0."),
+        (["--batch", "-1"], "batch must be at least 1, got -1."),
+        (["--depth", "0"], "depth must be at least 1, got 0."),
+        (["--threads", "0"], "threads must be at least 1, got 0."),
+        (["--repeats", "0"], "repeats must be at least 1, got 0."),
+        (["--sparsity", "0.9", "--sparsity", "1"], "The sparsity is 1.0; it must lie between 0 and 1."),
+        (["--plot", "nowhere/speed.png"], "--plot is 'nowhere/speed.png', whose folder does not exist."),
+        (["--masks", "trained", "--data", "nowhere"], "--data is 'nowhere', which is no folder; give the one with the"),
+        (["--peer", "tensorrt"], "'tensorrt' is no peer here; the peers are torch_eager, hush_nn_dense, torch_"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence_before_it_measures(options, sentence, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hush", "bench", "inference", *options])
+    monkeypatch.setattr(bench, "machine", lambda threads: pytest.fail("the machine was measured first"))
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith(f"hush: {sentence}")
+
+
+def test_dense_hush_modules_count_as_a_peer():
+    names = ["torch_eager", "hush_nn_dense"]
+    for work in (bench.inference, bench.training):
+        rows, _ = work(width=20, depth=2, batch=4, threads=1, repeats=3, peers=names)
+        median = {row.peer: row.median_ms for row in rows}
+        best = min(median[name] for name in names)
+        for row in rows:
+            assert row.ratio_to_best_peer == pytest.approx(best / row.median_ms)
+            assert row.ratio_to_eager == pytest.approx(median["torch_eager"] / row.median_ms)
+
+
+@pytest.fixture
+def no_inductor(monkeypatch):
+    """Graphs are captured and differentiated as ever, but not turned into C++, which takes many seconds."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+
+
+@pytest.mark.usefixtures("no_inductor")
+def test_torch_compile_is_a_peer_in_training():
+    rows, _ = bench.training(width=8, depth=1, batch=2, threads=1, repeats=1, peers=["torch_compile"])
+    assert [row.peer for row in rows] == ["hush", "hush_fused", "torch_compile"]
+
+
+@pytest.mark.usefixtures("no_inductor")
+def test_torch_compile_compiles_at_each_setting():
+    from torch._dynamo.utils import counters
+
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for width in (8, 12, 16):
+            counters.clear()
+            bench.inference(width=width, depth=2, batch=4, threads=1, repeats=1, peers=["torch_compile"])
+            assert counters["stats"]["unique_graphs"] >= 1

@@ -73,7 +73,7 @@ def test_results_are_written_into_a_directory(tmp_path: Path) -> None:
     asked = ("--part", "cnn", "--rows", "8", "--root", str(tmp_path / "runs"), "--show")
     assert run("table1", *asked, "--out", str(results))[0] == 0
     assert sorted(file.name for file in results.iterdir()) == ["table1.csv", "table1.md"]
-    records = list(csv.DictReader((results / "table1.csv").open()))
+    records = list(csv.DictReader((results / "table1.csv").read_text().splitlines()))
     assert (records[7]["accuracy_mean"], records[7]["agrees"]) == ("0.45000", "yes")
     assert "| 0.450 (1) | 0.69 |" in (results / "table1.md").read_text()
     assert run("table1", *asked, "--out", str(results / "t.tex"))[0] == 0
@@ -89,7 +89,7 @@ def test_results_are_written_into_a_directory(tmp_path: Path) -> None:
         (("table-shallow-clipped", "--rows", "25"), "there is no row 25: the table has rows 1 to 24"),
         (("table-shallow-clipped", "--set", "lr=-1"), "lr must be positive"),
         (("table-shallow-clipped", "--format", "html"), "unknown format 'html'"),
-        (("design-table", "--out", "/dev/null/x.md"), "cannot write /dev/null/x.md: Not a directory"),
+        (("design-table", "--out", "/dev/null/x.md"), "cannot write /dev/null/x.md: .*/dev/null"),
     ],
 )
 def test_wrong_words_are_one_sentence(arguments: tuple[str, ...], message: str) -> None:
@@ -105,7 +105,7 @@ def test_the_curves_of_the_second_failure_mode(tmp_path: Path) -> None:
         write_run(tmp_path, config, 0.4, 0.85)
     out = tmp_path / "second_failure_mode.csv"
     assert run("second-failure-mode", "--root", str(tmp_path), "--show", "--out", str(out))[0] == 0
-    records = list(csv.DictReader(out.open()))
+    records = list(csv.DictReader(out.read_text().splitlines()))
     assert list(records[0]) == ["sparsity", "clip", "seed", "step", "loss"]
     assert [(r["sparsity"], r["clip"], r["seed"], r["step"], r["loss"]) for r in records[:3]] == [
         ("0.85", "0.81", "0", "0", "2.4"),

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hush.theory import design
+from hush.theory import Design, design
 
-__all__ = ["CReLU", "depth_for", "network", "sparsity_of"]
+__all__ = ["CReLU", "depth_for", "network", "plan_for", "sparsity_of"]
 
 
 class CReLU(nn.Module):
@@ -28,11 +28,16 @@ def depth_for(width: int) -> int:
     return min(100, max(2, round(100 * (300 / width) ** 2)))
 
 
-def network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
-    """A random network that keeps this sparsity along its depth: on the Edge of Chaos, with V′(q*) = 0.7."""
+def plan_for(sparsity: float) -> Design:
+    """The design of that sparsity on the Edge of Chaos, with V′(q*) = 0.7."""
     if not 0.0 < sparsity < 1.0:
         raise ValueError(f"The sparsity is {sparsity}; it must lie between 0 and 1.")
-    plan = design("crelu", sparsity, v_prime=0.7)
+    return design("crelu", sparsity, v_prime=0.7)
+
+
+def network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
+    """A random network that keeps this sparsity along its depth: on the Edge of Chaos, with V′(q*) = 0.7."""
+    plan = plan_for(sparsity)
     assert plan.clip is not None
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .row import Row
+from .row import OURS, Row
 
 __all__ = ["plot"]
 
@@ -16,7 +16,7 @@ def plot(rows: list[Row], path: str | Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    ours = [r.to_dict() for r in rows if r.peer.startswith("hush") and r.ratio_to_best_peer is not None]
+    ours = [r.to_dict() for r in rows if r.peer in OURS and r.ratio_to_best_peer is not None]
     if not ours:
         raise ValueError("there is nothing to draw: no peer of the same precision was measured.")
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.5))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-__all__ = ["Machine", "Row", "Setting"]
+__all__ = ["OURS", "Machine", "Row", "Setting"]
+
+OURS = ("hush", "hush_frozen", "hush_fused", "hush_bf16_weights")  # what runs on the engine; all others are peers
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class Row:
     precision: str
     median_ms: float
     spread_ms: float
-    ratio_to_best_peer: float | None  # of the same precision, hush itself not counted; None where there is none
+    ratio_to_best_peer: float | None  # of the same precision, the engine itself not counted; None where there is none
     useful_gflops: float  # multiplications and additions on active units only
+    ratio_to_eager: float | None = None  # to plain torch, whatever other peers there are
 
     @property
     def ratio_to_bound(self) -> float | None:

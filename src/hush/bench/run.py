@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from .check import check
 from .network import depth_for, network, sparsity_of
 from .peers import INFERENCE, TRAINING, inference_peers, training_peers
 from .row import Row, Setting
@@ -33,6 +34,7 @@ def inference(
 
     With `model` (Linear and bench.CReLU modules) and `samples`, masks are those of a trained network.
     """
+    check("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
     setting, model, inputs, flops = _prepare("inference", width, depth, batch, sparsity, threads, model, samples)
     works, absent = inference_peers(model, inputs, threads, set(peers), adaptive)
     return compare(setting, works, repeats, 2 * flops), absent
@@ -52,6 +54,7 @@ def training(
     work: str = "training",
 ) -> tuple[list[Row], list[str]]:
     """A full SGD step: zero_grad, forward, backward, update."""
+    check(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     setting, model, inputs, flops = _prepare(work, width, depth, batch, sparsity, threads, model, samples)
     return compare(setting, training_peers(model, inputs, set(peers), adaptive), repeats, 6 * flops), []
 
@@ -80,9 +83,6 @@ def _prepare(
     samples: Tensor | None,
 ) -> tuple[Setting, nn.Sequential, list[Tensor], float]:
     """The setting, the network, its inputs, and the number of active weights that one pass meets."""
-    for name, value in (("width", width), ("batch", batch), ("threads", threads), ("depth", depth or 1)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))

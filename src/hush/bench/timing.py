@@ -10,7 +10,7 @@ import torch
 
 from hush import sparse
 
-from .row import Machine, Row, Setting
+from .row import OURS, Machine, Row, Setting
 
 __all__ = ["Work", "compare", "machine"]
 
@@ -44,10 +44,11 @@ def compare(setting: Setting, works: dict[str, tuple[str, Work]], repeats: int, 
     for name, (precision, _) in works.items():
         t = times[name]
         quartiles = statistics.quantiles(t, n=4) if len(t) > 1 else [t[0]] * 3
-        peers = [median[p] for p in median if not p.startswith("hush") and works[p][0] == precision]
+        peers = [median[p] for p in median if p not in OURS and works[p][0] == precision]
         ratio = min(peers) / median[name] if peers else None
+        eager = median["torch_eager"] / median[name] if "torch_eager" in median else None
         spread = quartiles[2] - quartiles[0]
-        rows.append(Row(setting, name, precision, median[name], spread, ratio, flops / median[name] / 1e6))
+        rows.append(Row(setting, name, precision, median[name], spread, ratio, flops / median[name] / 1e6, eager))
     return rows
 
 

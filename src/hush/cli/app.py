@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, design, diagnose, report, reproduce, train
+from hush.cli import bench, data, demo, design, diagnose, report, reproduce, train
 from hush.cli._output import run
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""
 **Examples**
+
+`hush demo`
 
 `hush design crelu --sparsity 0.85 --width 300 --depth 100`
 
@@ -36,6 +38,7 @@ app = typer.Typer(
 `hush report runs --out report.html`
 """,
 )
+app.command("demo")(demo.demo_command)
 app.command("design")(design.design_command)
 app.command("diagnose")(diagnose.diagnose_command)
 app.command("report")(report.report_command)

@@ -41,44 +41,32 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
 
 
-@bench_app.command("inference")
-def inference_command(
-    sparsity: Sparsity = [0.85, 0.9],  # noqa: B006  (typer reads it, nobody changes it)
-    width: Width = [300],  # noqa: B006
-    depth: Depth = None,
-    batch: Batch = [1, 128],  # noqa: B006
-    threads: Threads = 2,
-    repeats: Repeats = 30,
-    peer: Peers = None,
-    masks: Masks = "random",
-    data: Data = None,
-    always: Always = False,
-    as_json: AsJson = False,
-    plot: Plot = None,
-) -> None:
-    """A forward pass without gradients, beside torch, ONNX Runtime and OpenVINO."""
-    options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
-    _run("inference", sparsity, width, batch, peer, masks, data, as_json, plot, options)
+def _network_command(work: str, batches: list[int], turns: int, help_text: str) -> None:
+    """`hush bench WORK`: inference and training take the same options and differ in two defaults."""
+
+    @bench_app.command(work, help=help_text)
+    def command(
+        sparsity: Sparsity = [0.85, 0.9],  # noqa: B006  (typer reads it, nobody changes it)
+        width: Width = [300],  # noqa: B006
+        depth: Depth = None,
+        batch: Batch = batches,
+        threads: Threads = 2,
+        repeats: Repeats = turns,
+        peer: Peers = None,
+        masks: Masks = "random",
+        data: Data = None,
+        always: Always = False,
+        as_json: AsJson = False,
+        plot: Plot = None,
+    ) -> None:
+        options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
+        _run(work, sparsity, width, batch, peer, masks, data, as_json, plot, options)
 
 
-@bench_app.command("training")
-def training_command(
-    sparsity: Sparsity = [0.85, 0.9],  # noqa: B006
-    width: Width = [300],  # noqa: B006
-    depth: Depth = None,
-    batch: Batch = [16, 64, 128, 512],  # noqa: B006
-    threads: Threads = 2,
-    repeats: Repeats = 15,
-    peer: Peers = None,
-    masks: Masks = "random",
-    data: Data = None,
-    always: Always = False,
-    as_json: AsJson = False,
-    plot: Plot = None,
-) -> None:
-    """A full SGD step: forward, backward and update, beside torch."""
-    options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
-    _run("training", sparsity, width, batch, peer, masks, data, as_json, plot, options)
+_network_command(
+    "inference", [1, 128], 30, "A forward pass without gradients, beside torch, ONNX Runtime and OpenVINO."
+)
+_network_command("training", [16, 64, 128, 512], 15, "A full SGD step: forward, backward and update, beside torch.")
 
 
 @bench_app.command("layer")
@@ -105,6 +93,9 @@ def crossover_command(
     again: Annotated[bool, typer.Option("--again", help="Measure again what is known already.")] = False,
 ) -> None:
     """Up to which density of active units the engine pays on this machine; measured once and kept."""
+    for name, value in [("width", w) for w in width] + [("batch", b) for b in batch]:
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
     from hush.sparse import crossover
 
     if again:
@@ -132,10 +123,14 @@ def _run(
         raise ValueError(f"--masks is random or trained, got {masks!r}.")
     if data is not None and masks != "trained":
         raise ValueError("--data goes with --masks trained.")
-    if options["repeats"] < 1:
-        raise ValueError(f"--repeats must be at least 1, got {options['repeats']}.")
+    if data is not None and not data.is_dir():
+        raise ValueError(f"--data is {str(data)!r}, which is no folder; give the one with the MNIST files.")
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise ValueError(f"--plot is {str(plot)!r}, whose folder does not exist.")
     from hush import bench
 
+    counts = (options["threads"], options["repeats"])
+    bench.check(work, widths, options.get("depth"), batches, sparsities, *counts, peers)
     _say(str(bench.machine(options["threads"])))
     if peers is not None:
         options["peers"] = peers
@@ -178,7 +173,11 @@ def _line(row: "Row") -> str:
     text += f"{row.median_ms:9.3f} ms ± {row.spread_ms:<7.3f}"
     if row.ratio_to_best_peer is not None:
         text += f" ×{row.ratio_to_best_peer:<6.2f}"
-    if row.peer.startswith("hush") and row.ratio_to_bound is not None:
+    if row.ratio_to_eager is not None:
+        text += f" (×{row.ratio_to_eager:.2f} torch eager)"
+    from hush.bench import OURS
+
+    if row.peer in OURS and row.ratio_to_bound is not None:
         text += f" {row.ratio_to_bound:.2f} of 1/(1−s), {row.useful_gflops:.1f} useful GFLOP/s"
     return text
 

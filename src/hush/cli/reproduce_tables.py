@@ -197,4 +197,4 @@ def emit(grids: Any, form: str | None, out: Path | None, name: str) -> None:
             replace_text(file, render(grids, kind, width=200))
             typer.echo(str(file), err=True)
     except OSError as error:
-        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error
+        raise ValueError(f"cannot write {out}: {error}.") from error

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hush import sparse
 from hush.data import load
-from hush.diagnose import diagnose
+from hush.diagnose.verb import diagnose
 from hush.report import report
 from hush.train import Run, TrainConfig, train
 from hush.train.task import build
@@ -59,9 +59,7 @@ class Demo:
         return json.dumps({**asdict(self), "report": str(self.report)}, indent=2, ensure_ascii=False)
 
 
-def run_demo(
-    root: str | Path = "runs/demo", *, say: Callable[[str], None] = print, progress: bool = True
-) -> Demo:
+def run_demo(root: str | Path = "runs/demo", *, say: Callable[[str], None] = print, progress: bool = True) -> Demo:
     """Design, initialise, diagnose and train the three networks, time a step of each, and write the report.
 
     Arguments:

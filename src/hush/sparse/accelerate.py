@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from . import _engine, find, optimiser
+from . import _engine, _pages, find, optimiser
 from .link import Link
 
 __all__ = ["Report", "accelerate", "decelerate", "report"]
@@ -139,8 +139,9 @@ def _reason(module: nn.Linear, untraced: str | None) -> str:
 
 
 def _ready(run: find.Run, optimizer: torch.optim.Optimizer | None, adaptive: bool, frozen: bool) -> Link:
-    for linear in run.linears:
-        linear.weight.data = _engine.input_major(linear.weight.data)
+    placed = _pages.lay_out([linear.weight.data for linear in run.linears])
+    for linear, weight in zip(run.linears, placed, strict=True):
+        linear.weight.data = weight
         if linear.weight.grad is not None:
             linear.weight.grad = _engine.input_major(linear.weight.grad)
     link = Link(run.activations, run.linears)
