@@ -34,12 +34,13 @@ def main() -> int:
         calm, wild = Path(scratch) / "calm", Path(scratch) / "wild"
         began = time.perf_counter()
         start(calm).wait()
-        typical = time.perf_counter() - began
+        typical = min(60.0, time.perf_counter() - began)
         killed = {"sweep": 0, "worker": 0}
         finished: dict[str, int] = {}
         faults: list[str] = []
         while sum(killed.values()) < arguments.kills:
             disturb(wild, dice, typical, killed, finished, faults)
+            print(f"{sum(killed.values())} kills, {len(finished)} of {len(made.configs)} runs done", file=sys.stderr)
             if len(finished) == len(made.configs):  # all done before enough kills: once more from the beginning
                 faults += compare(made, calm, wild, finished)
                 wild, finished = Path(scratch) / f"wild{sum(killed.values())}", {}
