@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-browser docs check sanitize clean
+.PHONY: help demo test test-browser test-ray docs check sanitize clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test    set up and run the tests"
 	@echo "make test-browser  run the explorer in a real browser"
 	@echo "make docs    build the documentation into site/"
+	@echo "make test-ray  install Ray too and run the tests of sweeps on a cluster"
 	@echo "make check   lint and types"
 	@echo "make sanitize  run the kernel tests under AddressSanitizer and UBSan"
 	@echo "make clean   remove what the others made"
@@ -40,6 +41,11 @@ test-browser: $(READY)
 docs: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt mkdocs mkdocs-material 'mkdocstrings[python]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Ray is large: it comes only where it is asked for.
+test-ray: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt ray
+	$(BIN)/python -m pytest tests/reproduce/test_cluster.py
 
 check: $(READY)
 	$(BIN)/ruff check .

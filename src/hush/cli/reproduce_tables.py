@@ -113,7 +113,7 @@ def _command(name: str) -> Any:
         if as_json:
             typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         else:
-            emit(grids, form, out, name)
+            emit(grids, form, out, name.replace("-", "_") if name == _SECOND else name)
         if not show:
             for sentence in swept.sentences():
                 typer.echo(sentence, err=True)
@@ -197,4 +197,4 @@ def emit(grids: Any, form: str | None, out: Path | None, name: str) -> None:
             replace_text(file, render(grids, kind, width=200))
             typer.echo(str(file), err=True)
     except OSError as error:
-        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error
+        raise ValueError(f"cannot write {out}: {error}.") from error

@@ -70,6 +70,8 @@ def run_local(
                 _close(job)
     except KeyboardInterrupt:
         swept.interrupted = True
+    except OSError as error:
+        raise ValueError(f"cannot start a run ({error.strerror or error}); the same command goes on later.") from error
     finally:
         for job in jobs:
             _close(job)

@@ -55,7 +55,10 @@ class Preset:
 _LEFT_OPEN: tuple[tuple[dict[str, Any], str], ...] = (
     ({"output": "edge"}, "How the paper draws its output layer: here on the edge of chaos, like the others."),
     ({"per_image": False}, "Whether the paper normalises images one by one: here over the training set."),
-    ({"momentum": 0.0, "weight_decay": 0.0}, "The paper names no momentum and no weight decay: here there is none."),
+    (
+        {"optimiser": "sgd", "momentum": 0.0, "weight_decay": 0.0},
+        "The paper names no momentum and no weight decay: here there is none.",
+    ),
     ({"arch": "cnn"}, "How the paper's CNN pads and pools: here 3×3, circular, stride 1, a mean over all positions."),
 )
 
@@ -132,6 +135,8 @@ def _differences(mine: Mapping[str, Any], kind: str, seeds: int) -> tuple[str, .
         "width": "{0} units or channels a layer instead of {1}.",
         "optimiser": "Trained by {0} instead of {1}.",
         "lr": "Learning rate {0:g} instead of {1:g}.",
+        "schedule": "The learning rate follows the schedule {0}; the paper's is constant.",
+        "warmup": "The learning rate rises over the first {0} steps; the paper names no warm-up.",
         "epochs": "At most {0} epochs instead of {1}.",
         "layer_clip": "The norm of each layer's gradient is clipped at {0:g}; the paper names no clipping.",
         "subset": "Trained on {0} images instead of all.",

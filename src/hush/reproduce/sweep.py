@@ -42,7 +42,7 @@ class Swept:
     def sentences(self) -> list[str]:
         """What to tell about it: the sum, then everything that needs attention."""
         left = len(self.errors) + len(self.busy)
-        said = [f"{len(self.done)} runs trained, {len(self.skipped)} were there already, {left} could not be."]
+        said = [f"Runs: {len(self.done)} trained, {len(self.skipped)} done before, {left} not trained."]
         said += [f"{name}: {sentence}" for name, sentence in self.errors.items()]
         said += [f"{name}: another process is training it." for name in self.busy]
         if self.interrupted:

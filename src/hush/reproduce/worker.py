@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import BinaryIO
 
-__all__ = ["BUSY", "FAILED", "main"]
+__all__ = ["BUSY", "FAILED", "main", "run"]
 
 FAILED, BUSY = 1, 3
 
@@ -18,10 +18,13 @@ FAILED, BUSY = 1, 3
 def main(arguments: list[str]) -> int:
     # Ctrl-C reaches every process of the terminal; the sweep decides what becomes of this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    root, threads, directory = arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None
     text = sys.stdin.buffer.readline().decode()
     threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    return run(text, arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None)
 
+
+def run(text: str, root: str, threads: int, directory: str | None) -> int:
+    """Train the config in `text`; the exit code."""
     import torch
 
     from hush.train import RunBusyError, TrainConfig, train
