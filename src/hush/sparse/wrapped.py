@@ -1,7 +1,8 @@
 """Whether DDP has already wrapped a model.
 
-DDP lays its gradient buckets out as the weights lie when it wraps them. A layout that changes afterwards makes it average
-transposed gradients, with a warning about speed only; so `accelerate` and `decelerate` refuse.
+DDP lays its gradient buckets out as the weights lie when it wraps them. A layout that changes afterwards gives wrong
+gradients (seen with torch 2.13: a step differs by 1e-2), with a warning about speed only; so `accelerate` and
+`decelerate` refuse.
 """
 
 from __future__ import annotations
