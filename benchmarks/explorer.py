@@ -21,7 +21,7 @@ MOVES = {
     "sparsity": [round(0.7 + 0.01 * i, 2) for i in range(15)],
     "width": list(range(150, 450, 20)),
     "depth": list(range(40, 115, 5)),
-    "deepest": list(range(186, 201)),
+    "deepest": list(range(106, 121)),
     "q_star": [round(0.5 + 0.1 * i, 1) for i in range(15) if i != 5],
     "sigma_w_factor": [round(0.86 + 0.02 * i, 2) for i in range(15) if i != 7],
 }

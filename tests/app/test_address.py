@@ -29,7 +29,7 @@ def settings(draw: st.DrawFn) -> Settings:
         draw(st.floats(0.05, 0.99)),
         draw(st.floats(0.1, 10.0)),
         draw(st.integers(10, 2000)),
-        draw(st.integers(2, 200)),
+        draw(st.integers(2, 120)),
         draw(st.sampled_from(Sigmas)),
         draw(st.floats(0.5, 1.5)),
         draw(st.floats(0.0, 12.0)),

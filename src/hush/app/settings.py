@@ -50,7 +50,7 @@ _RANGES = {
     "v_prime": Range(0.05, 0.99, 0.01, 0.7),
     "q_star": Range(0.1, 10.0, 0.1, 1.0),
     "width": Range(10, 2000, 10, 300),
-    "depth": Range(2, 200, 1, 100),
+    "depth": Range(2, 120, 1, 100),  # deeper ones take longer than 0.3 s to redraw; hush design takes any depth
     "sigma_w_factor": Range(0.5, 1.5, 0.01, 1.0),
     "sigma_w": Range(0.0, 12.0, 0.01, 2.0),
     "sigma_b": Range(0.0, 4.0, 0.01, 0.5),
