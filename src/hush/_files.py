@@ -6,15 +6,20 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-__all__ = ["replace_text", "try_lock"]
+__all__ = ["replace_bytes", "replace_text", "try_lock"]
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write `text` beside `path`, to the disk, and move it there with one rename: readers see the old or the new."""
+    """`replace_bytes` of the text in UTF-8, its line ends as they are."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, to the disk, and move it there with one rename: readers see the old or the new."""
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(scratch, 0o644)

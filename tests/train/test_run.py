@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import os
@@ -74,6 +75,18 @@ def test_the_result_is_that_of_the_saved_network(undisturbed) -> None:
                 zeros.append(float((x == 0).double().mean()))
     assert undisturbed.result.sparsity == pytest.approx(sum(zeros) / len(zeros), abs=1e-6)
     assert undisturbed.result.outcome == ("trained" if right >= 0.5 else "failed")
+
+
+def test_tensorboard_has_the_curves(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train(dataclasses.replace(SMALL, epochs=2), tmp_path, progress=False)
+    events = EventAccumulator(str(run.directory / "tensorboard"))
+    events.Reload()
+    assert [e.step for e in events.Scalars("loss")] == run.losses["step"].tolist()
+    np.testing.assert_allclose([e.value for e in events.Scalars("loss")], run.losses["loss"], rtol=1e-6)
+    kept = [e.value for e in events.Scalars("epoch/validation_accuracy")]
+    np.testing.assert_allclose(kept, run.metrics["validation_accuracy"], rtol=1e-6)
 
 
 def test_a_finished_run_is_only_read(undisturbed) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hush.app.settings import Clip, Settings, Sigmas
 from hush.app.verdict import Verdict, judge
 from hush.theory import (
+    CLIPPED,
     IMAGE_NORMS,
     Design,
     FiniteWidth,
@@ -143,7 +144,7 @@ def look(settings: Settings) -> Outlook:
 
 def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: float) -> SafeClip | None:
     """The largest safe clip, or the sentence why there is none; None for an activation without a clip."""
-    if activation not in ("crelu", "cst"):
+    if activation not in CLIPPED:
         return None
     # Scale is free: one search serves all q*.
     unit = _unit_safe_clip(activation, sparsity, width, depth)

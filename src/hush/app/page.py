@@ -11,7 +11,7 @@ from hush.app.outlook import Outlook, look
 from hush.app.presets import PRESETS
 from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
 from hush.app.snippets import code, command
-from hush.theory import ACTIVATIONS
+from hush.theory import ACTIVATIONS, CLIPPED
 
 _CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
 _SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "σ_w scaled", Sigmas.FREE: "both free"}
@@ -105,7 +105,7 @@ def _controls() -> Settings:
     _preset()
     st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=_TITLES.__getitem__)
     _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
-    if state.activation in ("crelu", "cst"):
+    if state.activation in CLIPPED:
         st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
         if state.clip_by is Clip.HEIGHT:
             _slider("clip", "Clip m", "%.4g")

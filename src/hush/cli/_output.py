@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hush.train.errors import Interrupted, MissingExtraError
+
 # Whatever is wrong with the words of a call; typer does not export it by name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -23,6 +25,10 @@ def run(app: typer.Typer) -> None:
         code = _complain(error.format_message())
     except ValueError as error:
         code = _complain(str(error))
+    except MissingExtraError as error:
+        code = _complain(str(error))
+    except Interrupted as stopped:
+        code = _complain(str(stopped), 130)
     except typer.Abort:
         code = _complain("stopped.", 130)
     raise SystemExit(code if isinstance(code, int) else 0)

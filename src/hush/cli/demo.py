@@ -25,17 +25,12 @@ def demo_command(
 
     hush demo
 
-    hush demo --root /tmp/demo --json
+    hush demo --root demo --json
     """
     # torch and Lightning are loaded here and not at the top, so that `hush --help` is quick.
     from hush.reproduce.demo import run_demo
-    from hush.train import Interrupted
 
-    try:
-        demo = run_demo(root, say=_silent if as_json else typer.echo, progress=progress and not as_json)
-    except Interrupted as stopped:
-        typer.echo(f"hush: {stopped}", err=True)
-        raise typer.Exit(130) from None
+    demo = run_demo(root, say=_silent if as_json else typer.echo, progress=progress and not as_json)
     if as_json:
         typer.echo(demo.to_json())
     else:

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hush.reproduce.figures import FIGURES, FORMATS, Entry, find, save
+from hush.reproduce.figures import FIGURES, FORMATS, find, save
 from hush.reproduce.figures.save import check_formats, prepare
+from hush.train.errors import MissingExtraError
 
 __all__ = ["add_to"]
 
@@ -73,7 +74,7 @@ def figures_command(
     for name in FIGURES:
         try:
             _make(name, out, formats, **sources.get(name, {}))
-        except ValueError as error:
+        except (ValueError, MissingExtraError) as error:
             left_out.append(f"{name} is left out: {error}")
     if left_out:
         raise ValueError(" ".join(left_out))
@@ -84,24 +85,9 @@ def _make(name: str, out: Path, formats: list[str], **sources: Any) -> None:
     check_formats(formats)
     prepare(out)
     entry = find(name)
-    for path in save(_draw(entry, sources), name, out, formats):
+    for path in save(entry.draw(**sources), name, out, formats):
         typer.echo(path)
     typer.echo(entry.title)
     if entry.note:
         typer.echo(f"({entry.note})")
     typer.echo()
-
-
-def _draw(entry: Entry, sources: dict[str, Any]) -> Any:
-    """The figure; fig5 may train first, which needs the extra `train` and can be stopped."""
-    if "runs" not in sources:
-        return entry.draw(**sources)
-    try:
-        from hush.train import Interrupted
-    except ImportError as error:
-        raise ValueError(str(error)) from error
-    try:
-        return entry.draw(**sources)
-    except Interrupted as stopped:
-        typer.echo(f"hush: {stopped}", err=True)
-        raise typer.Exit(130) from None

@@ -39,15 +39,11 @@ def train_command(
     # torch and Lightning are loaded here and not at the top, so that `hush --help` is quick.
     import torch
 
-    from hush.train import Interrupted, train
+    from hush.train import train
 
     if threads is not None:
         torch.set_num_threads(threads)
-    try:
-        run = train(config, root, directory=data_dir, progress=progress, tensorboard=tensorboard)
-    except Interrupted as stopped:
-        typer.echo(f"hush: {stopped}", err=True)
-        raise typer.Exit(130) from None
+    run = train(config, root, directory=data_dir, progress=progress, tensorboard=tensorboard)
     assert run.result is not None
     if as_json:
         typer.echo(run.result.to_json().rstrip())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from hush.nn import functional
+from hush.theory.edge_of_chaos import CLIPPED
 
 if TYPE_CHECKING:
     from hush.theory.design import Design
@@ -76,7 +77,7 @@ class FATReLU(_Thresholded):
 
 def from_design(design: "Design") -> nn.Module:
     """The activation of a design, at its τ and m."""
-    if design.activation in ("crelu", "cst"):
+    if design.activation in CLIPPED:
         if design.clip is None:
             raise ValueError(f"{design.activation} needs a clip, and this design has none.")
         return (CReLU if design.activation == "crelu" else CST)(design.threshold, design.clip)

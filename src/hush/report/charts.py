@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hush._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, identity_line, mark, panels, style, styled
 from hush.theory import Design, Stability, variance_map
+from hush.train.tables import by_layer
 
 if TYPE_CHECKING:
     from hush.train import Run
@@ -90,11 +91,7 @@ def heat_map(run: "Run", column: str, label: str, *, logarithmic: bool) -> Figur
 
 def grid(run: "Run", column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(recorded steps, values as steps × layers); NaN where a layer is missing."""
-    layers = run.layers
-    steps, rows = np.unique(layers["step"], return_inverse=True)
-    columns = layers["layer"].astype(np.intp) - 1
-    values = np.full((steps.size, int(columns.max(initial=-1)) + 1), np.nan)
-    values[rows, columns] = layers[column]
+    steps, values = by_layer(run.layers, column)
     # A gradient that is no longer finite is left white.
     return steps, np.where(np.isfinite(values), values, np.nan)
 

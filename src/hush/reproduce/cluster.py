@@ -4,13 +4,13 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hush._files import replace_bytes
 from hush.reproduce.sweep import Cluster, Swept, Watcher, is_done
 from hush.train.config import TrainConfig
 
@@ -155,10 +155,4 @@ def _unpack(files: _Files, directory: Path) -> None:
     for name in sorted(files, key=lambda name: name == "result.json"):
         if Path(name).name != name:
             raise ValueError(f"a run directory has no file {name!r}.")
-        handle, scratch = tempfile.mkstemp(prefix=f".{name}-", dir=directory)
-        with os.fdopen(handle, "wb") as file:
-            file.write(files[name])
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, directory / name)
+        replace_bytes(directory / name, files[name])

@@ -5,8 +5,6 @@ and trains. Each is judged before it is trained: by its design, and by a diagnos
 """
 
 import json
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hush import sparse
+from hush.bench.row import Setting
+from hush.bench.timing import Work, compare
 from hush.data import load
 from hush.diagnose.verb import diagnose
 from hush.report import report
@@ -29,7 +29,7 @@ CONFIGS = (
     TrainConfig(activation="soft_threshold", epochs=20, give_up=10, **_SAME),  # type: ignore[arg-type]
     TrainConfig(activation="crelu", v_prime=0.7, epochs=80, **_SAME),  # type: ignore[arg-type]
 )
-_STEPS = 12
+_TURNS = 9
 
 
 @dataclass(frozen=True)
@@ -114,20 +114,21 @@ def _time_steps(config: TrainConfig) -> tuple[float, float]:
     """ms of an SGD step at initialisation, dense and accelerated (median, the two in turns)."""
     x, y = _batch(config)
     x, y = x[: config.batch], y[: config.batch]
-    works = []
-    for fast in (False, True):
+
+    def step(fast: bool) -> Work:
         model = build(config, (1, 8, 8), 10)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)  # the network must stay where it is while we look
         if fast:
             sparse.accelerate(model, optimizer=optimizer)
-        works.append((model, optimizer))
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(_STEPS + 2):
-        for (model, optimizer), kept in zip(works, times, strict=True):
-            start = time.perf_counter()
+
+        def work(_: int) -> None:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
-            if turn >= 2:  # the first ones measure the crossover and warm up
-                kept.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[0]), statistics.median(times[1])
+
+        return work
+
+    sparsity = config.design().sparsity
+    setting = Setting("step", config.width, config.depth, config.batch, sparsity, torch.get_num_threads())
+    dense, fast = compare(setting, {"dense": ("f32", step(False)), "hush_fused": ("f32", step(True))}, _TURNS, 0.0)
+    return dense.median_ms, fast.median_ms

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from hush._files import replace_text
+
 from . import _engine
 
 __all__ = ["machine", "path", "read", "write"]
@@ -45,8 +47,6 @@ def write(known: dict[str, float]) -> None:
             whole = {}
         whole = {**(whole if isinstance(whole, dict) else {}), machine(): known}
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(whole, indent=1, sort_keys=True))
-        temporary.replace(target)
+        replace_text(target, json.dumps(whole, indent=1, sort_keys=True))
     except OSError:
         pass

@@ -4,18 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hush.train.config import TrainConfig
+from hush.train.errors import Interrupted, MissingExtraError, RunBusyError, RunError
 from hush.train.result import Divergence, Result, Run, find_runs, load_run
 
 if TYPE_CHECKING:
-    from hush.train.run import Interrupted as Interrupted
-    from hush.train.run import RunBusyError as RunBusyError
-    from hush.train.run import RunError as RunError
     from hush.train.run import train as train
     from hush.train.sparsity_monitor import SparsityMonitor as SparsityMonitor
 
 __all__ = [
     "Divergence",
     "Interrupted",
+    "MissingExtraError",
     "Result",
     "Run",
     "RunBusyError",
@@ -28,9 +27,6 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Interrupted": "hush.train.run",
-    "RunBusyError": "hush.train.run",
-    "RunError": "hush.train.run",
     "SparsityMonitor": "hush.train.sparsity_monitor",
     "train": "hush.train.run",
 }
@@ -42,7 +38,7 @@ def __getattr__(name: str) -> Any:
     try:
         import lightning  # noqa: F401
     except ImportError as error:
-        raise ImportError("training needs Lightning: pip install 'hush[train]'.") from error
+        raise MissingExtraError("training needs Lightning: pip install 'hush[train]'.") from error
     return getattr(import_module(_LAZY[name]), name)
 
 

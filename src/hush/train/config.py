@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from hush.theory import ACTIVATIONS, Design, activation, design
+from hush.theory import ACTIVATIONS, CLIPPED, Design, activation, design
 
 __all__ = ["TrainConfig"]
 
@@ -121,7 +121,7 @@ class TrainConfig:
 
     def _any_clip(self) -> float | None:
         """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""
-        return 1.0 if self.activation in ("crelu", "cst") else None
+        return 1.0 if self.activation in CLIPPED else None
 
     def with_seed(self, seed: int) -> "TrainConfig":
         return replace(self, seed=seed)

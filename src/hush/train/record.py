@@ -16,12 +16,10 @@ from hush.data import Split
 from hush.diagnose.monitor import Monitor, Snapshot
 from hush.train.config import TrainConfig
 from hush.train.evaluate import evaluate
-from hush.train.tables import COLUMNS, write_table
+from hush.train.tables import COLUMNS, FIRST_STEPS, write_table
 from hush.train.task import Diverged, Task
 
-__all__ = ["FIRST_STEPS", "GaveUp", "Record"]
-
-FIRST_STEPS = 15  # of the paper's figure of exploding gradients
+__all__ = ["GaveUp", "Record"]
 
 _LOSS_EVERY = 10
 
@@ -42,7 +40,6 @@ class Record(Callback):
         self._since = time.perf_counter()
         self._epoch_losses: list[float] = []
         self._monitor: Monitor | None = None
-        self._step = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"tables": self.tables, "seconds": self.seconds}
@@ -65,21 +62,18 @@ class Record(Callback):
 
     def _keep_layers(self, task: Task, snapshot: Snapshot) -> None:
         self.sparsity = snapshot.sparsity
+        broken = 0
         for layer, figures in enumerate(snapshot.layers, start=1):
             module = getattr(task.model, f"layer{layer}")
             of_weight = math.nan if module.weight.grad is None else float(module.weight.grad.double().norm())
             own = math.nan if figures.gradient is None else figures.gradient
+            if figures.gradient is not None and not math.isfinite(figures.gradient):
+                broken = layer  # the backward pass goes down: it began at the highest
             self.tables["layers"].append(
                 [snapshot.step, layer, figures.q, figures.sparsity, figures.saturated, figures.dead, own, of_weight]
             )
-        broken = [
-            layer
-            for layer, figures in enumerate(snapshot.layers, start=1)
-            if figures.gradient is not None and not math.isfinite(figures.gradient)
-        ]
         if broken:
-            # The backward pass goes down: it began at the highest.
-            raise Diverged(snapshot.step, broken[-1], "the gradient is not finite")
+            raise Diverged(snapshot.step, broken, "the gradient is not finite")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         assert isinstance(pl_module, Task)
@@ -87,6 +81,7 @@ class Record(Callback):
         self._epoch_losses.append(pl_module.loss)
         if step < FIRST_STEPS or step % _LOSS_EVERY == 0:
             self.tables["losses"].append([step, pl_module.loss])
+            self._tell(trainer, {"loss": pl_module.loss, "sparsity": self.sparsity}, step)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
@@ -99,6 +94,9 @@ class Record(Callback):
         self.tables["metrics"].append(
             [epoch, trainer.global_step, mean, score.loss, score.accuracy, score.sparsity, rate, round(self.seconds, 3)]
         )
+        figures = self.tables["metrics"][-1]
+        whole = {f"epoch/{name}": value for name, value in zip(COLUMNS["metrics"], figures, strict=True)}
+        self._tell(trainer, whole, trainer.global_step)
         self.save(trainer)
         if self.config.give_up is not None and epoch >= self.config.give_up and epoch < self.config.epochs:
             best = max(row[4] for row in self.tables["metrics"])
@@ -122,6 +120,10 @@ class Record(Callback):
         finally:
             if trainer.is_global_zero:
                 scratch.unlink(missing_ok=True)
+
+    def _tell(self, trainer: Trainer, figures: dict[str, float], step: int) -> None:
+        for logger in trainer.loggers:
+            logger.log_metrics(figures, step)
 
     def write(self) -> None:
         for name, rows in self.tables.items():

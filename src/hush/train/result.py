@@ -26,7 +26,7 @@ class Result:
     """What a finished run came to, and what was predicted before it began.
 
     outcome is "trained" (at least half of the test set right), "failed" (less), or "diverged" (no longer finite).
-    Figures that a diverged network no longer has are None.
+    A loss that is no longer finite is None; a network that answers NaN is right where the first class is.
     """
 
     outcome: str

@@ -25,25 +25,14 @@ from hush.data import Split, Splits, load
 from hush.nn import checkpoint
 from hush.train.batches import EpochBatches, loader
 from hush.train.config import TrainConfig
-from hush.train.evaluate import Score, evaluate
+from hush.train.errors import Interrupted, RunBusyError, RunError
+from hush.train.evaluate import evaluate
 from hush.train.progress import ProgressLine
 from hush.train.record import GaveUp, Record
 from hush.train.result import Divergence, Result, Run, load_run
 from hush.train.task import Diverged, Task, build
 
-__all__ = ["Interrupted", "RunBusyError", "RunError", "train"]
-
-
-class RunError(ValueError):
-    """A run that could not be written or gone on with; what was finished before is intact."""
-
-
-class RunBusyError(RunError):
-    """Another process is training this very run."""
-
-
-class Interrupted(Exception):  # noqa: N818 - asked for by the user
-    """Ctrl-C: the run lies as its last whole epoch left it, and the same call goes on from there."""
+__all__ = ["train"]
 
 
 def train(
@@ -145,7 +134,7 @@ def _finish(
     model = copy.deepcopy(model)
     hush.sparse.decelerate(model)
     plan = config.design()
-    score = evaluate(model, test) if diverged is None else Score(_chance(test), math.nan, _zeros(model, test))
+    score = evaluate(model, test)
     scratch = path / f".checkpoint.{os.getpid()}"
     checkpoint.save(model, plan, scratch)
     os.replace(scratch, path / "checkpoint")
@@ -172,15 +161,6 @@ def _finish(
         },
     )
     replace_text(path / "result.json", result.to_json())
-
-
-def _chance(test: Split) -> float:
-    """What a network that answers NaN scores: argmax of NaN is the first class."""
-    return float((test.labels == 0).double().mean())
-
-
-def _zeros(model: nn.Module, test: Split) -> float:
-    return evaluate(model, Split(test.images[:512], test.labels[:512])).sparsity
 
 
 def _epochs(record: Record) -> int:

@@ -2,11 +2,7 @@
 
 from typing import Any
 
-try:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-except ImportError as error:
-    raise ImportError("hush.train needs Lightning: pip install 'hush[train]'.") from error
-
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
 from hush.diagnose.monitor import Monitor, Snapshot

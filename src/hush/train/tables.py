@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from hush._files import replace_text
 
-__all__ = ["COLUMNS", "Table", "read_table", "write_table"]
+__all__ = ["COLUMNS", "FIRST_STEPS", "Table", "by_layer", "read_table", "write_table"]
 
 Table = dict[str, NDArray[np.float64]]
 
+FIRST_STEPS = 15  # of which every layer is recorded: those of the paper's figure of exploding gradients
 COLUMNS = {
     "metrics": (
         "epoch",
@@ -55,3 +56,12 @@ def read_table(directory: Path, name: str) -> Table:
                 raise ValueError(f"its columns are {reader.fieldnames}, not {', '.join(columns)}")
             rows = list(reader)
     return {c: np.array([float(row[c]) if row[c] else math.nan for row in rows]) for c in columns}
+
+
+def by_layer(layers: Table, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(recorded steps, a column of the table `layers` as steps × layers); NaN where a layer is missing."""
+    steps, rows = np.unique(layers["step"], return_inverse=True)
+    columns = layers["layer"].astype(np.intp) - 1
+    values = np.full((steps.size, int(columns.max(initial=-1)) + 1), np.nan)
+    values[rows, columns] = layers[column]
+    return steps, values

@@ -10,15 +10,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hush._style import name_of, panels, styled
+from hush.train.tables import FIRST_STEPS, Table, by_layer
 
 if TYPE_CHECKING:
     from hush.train import Run, TrainConfig
 
-__all__ = ["CASES", "STEPS", "draw_gradient_norms", "failed_run", "gradient_norms"]
+__all__ = ["CASES", "draw_gradient_norms", "failed_run", "gradient_norms"]
 
-Table = dict[str, NDArray[np.float64]]
-
-STEPS = 15
 # activation, V′(q*) of the two panels; s = 0.85, 100 layers × 300
 CASES = (("crelu", 0.9), ("cst", 0.8))
 _SEEDS = 5
@@ -54,7 +52,7 @@ def failed_run(activation: str, v_prime: float, root: str | Path, data: str) -> 
         if np.any(~np.isfinite(norms) | (norms > _EXPLODED)):
             return run
     raise ValueError(
-        f"none of {_SEEDS} runs of {activation} at V′ = {v_prime:g} on {data} explodes within {STEPS} steps."
+        f"none of {_SEEDS} runs of {activation} at V′ = {v_prime:g} on {data} explodes within {FIRST_STEPS} steps."
     )
 
 
@@ -71,7 +69,7 @@ def _config(activation: str, v_prime: float, data: str, seed: int) -> "TrainConf
         width=300,
         lr=1e-4,
         batch=_BATCH,
-        subset=_BATCH * STEPS,
+        subset=_BATCH * FIRST_STEPS,
         epochs=1,
         engine="dense",
         seed=seed,
@@ -80,12 +78,8 @@ def _config(activation: str, v_prime: float, data: str, seed: int) -> "TrainConf
 
 def _norms(layers: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(steps, |∂L/∂W| as steps × layers) of the first 15 steps; NaN where nothing was recorded."""
-    early = layers["step"] < STEPS
-    steps, rows = np.unique(layers["step"][early], return_inverse=True)
-    columns = layers["layer"][early].astype(np.intp) - 1
-    norms = np.full((steps.size, int(columns.max(initial=-1)) + 1), np.nan)
-    norms[rows, columns] = layers["weight_gradient_norm"][early]
-    return steps, norms
+    early = layers["step"] < FIRST_STEPS
+    return by_layer({name: values[early] for name, values in layers.items()}, "weight_gradient_norm")
 
 
 @styled
@@ -96,7 +90,7 @@ def draw_gradient_norms(cases: Sequence[tuple[str, Table]]) -> Figure:
         ValueError: if a table has no rows.
     """
     figure, axes = panels(1, len(cases), 3.1, sharey=True)
-    scale = mpl.colors.Normalize(1, STEPS)
+    scale = mpl.colors.Normalize(1, FIRST_STEPS)
     colours = mpl.colormaps["viridis"]
     for panel, (title, layers) in zip(axes, cases, strict=True):
         steps, norms = _norms(layers)

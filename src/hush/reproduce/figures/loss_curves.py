@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from hush._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, styled
 from hush.reproduce.figures._results import committed
+from hush.reproduce.second_failure import SETTINGS
 
-__all__ = ["PANELS", "Curve", "draw_loss_curves", "loss_curves", "read_csv", "read_runs"]
+__all__ = ["Curve", "draw_loss_curves", "loss_curves", "read_csv", "read_runs"]
 
-# (s, m) of CST in the two panels, as printed
-PANELS = ((0.85, 0.81), (0.9, 0.76))
 _FILE = "second_failure_mode.csv"
 _COLUMNS = ("sparsity", "clip", "seed", "step", "loss")
 _HOW = "train them (hush train --activation cst --sparsity 0.85 --clip 0.81) and pass their folder"
@@ -102,7 +101,7 @@ def draw_loss_curves(curves: Sequence[Curve]) -> Figure:
     figure, axes = panels(1, 2, 3.2, sharey=True)
     colours = (BLUE, ORANGE, GREEN, RED, PURPLE)
     drawn = 0
-    for panel, letter, (sparsity, clip) in zip(axes, "ab", PANELS, strict=True):
+    for panel, letter, (sparsity, clip) in zip(axes, "ab", SETTINGS, strict=True):
         own = [c for c in curves if abs(c.sparsity - sparsity) < 1e-6 and abs(c.clip - clip) < 0.0051 and c.step.size]
         for curve, colour in zip(sorted(own, key=lambda c: c.seed), colours, strict=False):
             label = f"seed {curve.seed}" if curve.accuracy is None else f"{curve.accuracy:.2f}"
@@ -129,7 +128,7 @@ def draw_loss_curves(curves: Sequence[Curve]) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(4))
     axes[0].set_ylabel("training loss")
     if not drawn:
-        wanted = " or ".join(f"s = {s:g}, m = {m:g}" for s, m in PANELS)
+        wanted = " or ".join(f"s = {s:g}, m = {m:g}" for s, m in SETTINGS)
         raise ValueError(f"there is no run of CST at {wanted} among the curves; {_HOW}.")
     return figure
 

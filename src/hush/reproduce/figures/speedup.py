@@ -74,12 +74,11 @@ def draw_speedup(rows: Sequence[Row]) -> Figure:
     Raises:
         ValueError: if there is no row of hush with a ratio among them.
     """
+    from hush.bench.row import OURS
+
     lines: dict[tuple[str, int], dict[int, dict[float, float]]] = {}
     for row in rows:
-        if not str(row["peer"]).startswith("hush") or row["ratio_to_best_peer"] in (None, "", "None"):
-            continue
-        if "dense" in str(row["peer"]):
-            # hush.nn without the engine: a peer like any other.
+        if row["peer"] not in OURS or row["ratio_to_best_peer"] in (None, "", "None"):
             continue
         place = lines.setdefault((str(row["work"]), int(str(row["batch"]))), {}).setdefault(int(str(row["width"])), {})
         ratio = float(str(row["ratio_to_best_peer"]))
