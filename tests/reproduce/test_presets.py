@@ -30,7 +30,7 @@ def test_the_paper_preset_is_section_4(kind: str, data: str, depth: int, lr: flo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["quick", "smoke"])
+@pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:
     recipe = preset(name, kind)
     mine, paper = TrainConfig(**recipe.fields), TrainConfig(**PRESETS["paper"][kind])
@@ -62,7 +62,7 @@ def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
 
 
 def test_unknown_preset_and_seeds() -> None:
-    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, quick, paper"):
+    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, paper"):
         preset("fast", "deep")
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         preset("quick", "deep", 0)

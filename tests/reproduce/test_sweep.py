@@ -71,11 +71,22 @@ def test_a_killed_worker_begins_again_but_not_for_ever(pretend: Path) -> None:
     assert sorted(starts(pretend)) == [3, 3, 4, 4, 4]
 
 
+def test_a_worker_trains_one_run_after_another(pretend: Path) -> None:
+    swept = run_sweep(seeds(0, 1, 10, 6, 20, 30), pretend, workers=1, progress=False)
+    assert len(swept.done) == 4
+    assert swept.errors[TINY.with_seed(1).name] == "there is no room for this run."
+    assert swept.errors[TINY.with_seed(6).name] == "RuntimeError: nobody thought of this"
+    first, *others = (line.split()[3] for line in (pretend / "starts").read_text().splitlines())
+    assert others[:3] == [first] * 3  # an error ends the run, not its worker
+    assert others[3:] == [others[3]] * 2  # a bug ends the worker too
+    assert others[3] != first
+
+
 def test_workers_share_the_cores(pretend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     run_sweep(seeds(0, 10, 20), pretend, workers=2, progress=False)
     run_sweep(seeds(30), pretend, workers=16, progress=False)  # one run is there for all the cores
-    assert [line.split()[1:] for line in (pretend / "starts").read_text().splitlines()] == [["4", "4"]] * 3 + [
+    assert [line.split()[1:3] for line in (pretend / "starts").read_text().splitlines()] == [["4", "4"]] * 3 + [
         ["8", "8"]
     ]
 

@@ -16,7 +16,7 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         "data": "mnist", "activation": "cst", "sparsity": 0.7, "v_prime": 0.6, "q_star": 2.0, "depth": 31,
         "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimiser": "adamw", "lr": 0.1,
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 32,
-        "epochs": 11, "give_up": 2, "subset": 100, "per_image": True, "validation": 0.2, "watch": 100,
+        "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "per_image": True, "validation": 0.2, "watch": 100,
         "engine": "dense", "precision": "bf16-mixed", "devices": 2,
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
@@ -47,6 +47,7 @@ def test_threshold_stands_for_its_sparsity() -> None:
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
         ({"momentum": 0.9, "optimiser": "adamw"}, "belongs to sgd"),
         ({"validation": 0.0}, "validation must lie between 0 and 1, got 0.0"),
+        ({"enough": 90.0}, "enough must lie between 0 and 1, got 90.0"),
         ({"sparsity": 0.8, "threshold": 1.0}, "give one of them"),
         ({"sparsity": 1.2}, "got 1.2"),
         ({"activation": "shifted_relu", "clip": 1.0}, "has no clip"),

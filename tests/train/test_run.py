@@ -137,6 +137,23 @@ def test_gives_up_at_chance(tmp_path: Path) -> None:
     assert (result.outcome, result.gave_up, result.epochs) == ("failed", True, 2)
 
 
+def test_stops_when_it_is_accurate_enough(tmp_path: Path) -> None:
+    run = run_quietly(dataclasses.replace(SMALL, epochs=40, enough=0.5), tmp_path)
+    assert (run.result.outcome, run.result.gave_up) == ("trained", False)
+    assert run.metrics["validation_accuracy"][-1] >= 0.5
+    assert (run.metrics["validation_accuracy"][:-1] < 0.5).all()
+    assert run.result.epochs < 40
+
+
+@pytest.mark.parametrize("early", [{"lr": 1e-9, "give_up": 2}, {"epochs": 40, "enough": 0.5}])
+def test_killed_after_an_early_end_it_trains_no_further(tmp_path: Path, early: dict[str, float]) -> None:
+    config = dataclasses.replace(SMALL, **early)
+    run = run_quietly(config, tmp_path)
+    before = tables(run.directory)
+    (run.directory / "result.json").unlink()
+    assert tables(run_quietly(config, tmp_path).directory) == before
+
+
 def test_layer_clip_and_schedule_train_a_cnn(tmp_path: Path) -> None:
     config = TrainConfig(
         depth=2, width=8, arch="cnn", v_prime=0.7, epochs=1, layer_clip=0.1, schedule="cosine", warmup=3, subset=200

@@ -10,7 +10,12 @@ from typing import Annotated, Any
 import typer
 
 _Part = Annotated[str, typer.Option(help="dnn, cnn or both.")]
-_Preset = Annotated[str, typer.Option(help="smoke (a minute), quick (hours on two cores) or paper (its protocol).")]
+_Preset = Annotated[
+    str,
+    typer.Option(
+        help="smoke (a minute), probe (the paper's first epoch), quick (hours on two cores) or paper (its protocol)."
+    ),
+]
 _Rows = Annotated[str | None, typer.Option(help="Such as 1-5,8 or crelu-0.85 or cst-0.8-0.7; by default the preset's.")]
 _Seeds = Annotated[int | None, typer.Option(help="Runs of each row; by default the preset's.", min=1)]
 _Set = Annotated[list[str] | None, typer.Option("--set", help="Another value for a field of the recipe: lr=1e-3.")]

@@ -7,13 +7,17 @@
     second failure mode  every seed of ours left chance at some time: the paper says of these rows that "performance
                          does improve during training for all of the five runs", and that it is lost again later
 
-A trained row under the paper's own protocol must also be within the tolerances below of its printed accuracy and
-sparsity. A CNN row of the paper is a single run: it trained if it got half of the images right, else it failed.
+A run that a preset cuts after its first epoch counts as trained when it has begun to learn: its loss is a percent below
+that of guessing. A trained row under the paper's own protocol must also be within the tolerances below of its printed
+accuracy and sparsity. A CNN row of the paper is a single run: it trained if it got half of the images right, else it
+failed.
 """
 
+import math
 from dataclasses import dataclass
 
 from hush.reproduce.paper import Outcome, PaperRow
+from hush.reproduce.presets import Preset
 
 __all__ = ["ACCURACY_TOLERANCE", "LEFT_CHANCE", "SPARSITY_TOLERANCE", "Seed", "Verdict", "expected", "judge", "near"]
 
@@ -24,6 +28,7 @@ ACCURACY_TOLERANCE = 0.03
 SPARSITY_TOLERANCE = 0.02
 # Twice what guessing one of ten classes scores.
 LEFT_CHANCE = 0.2
+_CLASSES = 10  # of every data set of the paper
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Seed:
     accuracy: float
     sparsity: float
     best: float
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -57,23 +63,24 @@ def near(mean: float, printed: float, spread: float, tolerance: float) -> bool:
     return abs(mean - printed) <= max(tolerance, 2.0 * spread)
 
 
-def judge(row: PaperRow, part: str, seeds: list[Seed], trained_at: float, exact: bool) -> Verdict:
-    """Our seeds of a row against the paper's; `exact` holds them to its figures too."""
+def judge(row: PaperRow, part: str, seeds: list[Seed], recipe: Preset) -> Verdict:
+    """Our seeds of a row against the paper's; an exact recipe holds them to its figures too."""
     outcome = expected(row, part)
     if outcome is None:
         return Verdict(None, "the paper has no such run")
     if not seeds:
         return Verdict(None, "not run yet")
-    trained = sum(seed.accuracy >= trained_at for seed in seeds)
-    said = f"{trained} of {len(seeds)} trained, the paper: {outcome.value}"
+    trained = sum(_trained(seed, recipe) for seed in seeds)
+    did = "trained" if recipe.learns_below is None else "began to learn"
+    said = f"{trained} of {len(seeds)} {did}, the paper: {outcome.value}"
     if outcome is Outcome.MIXED:
         return Verdict(True if 0 < trained < len(seeds) else None, said)
     if outcome is Outcome.SECOND_FAILURE_MODE:
-        left = sum(seed.best >= LEFT_CHANCE for seed in seeds)
+        left = sum(seed.best >= LEFT_CHANCE or _trained(seed, recipe) for seed in seeds)
         return Verdict(left == len(seeds), f"{left} of {len(seeds)} left chance, the paper: {outcome.value}")
     if outcome is Outcome.FAILED:
         return Verdict(2 * trained < len(seeds), said)
-    if trained < len(seeds) or not exact:
+    if trained < len(seeds) or not recipe.exact:
         return Verdict(trained == len(seeds), said)
     accuracy, sparsity = printed(row, part)
     mean = [sum(getattr(s, name) for s in seeds) / len(seeds) for name in ("accuracy", "sparsity")]
@@ -82,6 +89,12 @@ def judge(row: PaperRow, part: str, seeds: list[Seed], trained_at: float, exact:
     if not near(mean[1], *sparsity, SPARSITY_TOLERANCE):
         return Verdict(False, f"{said}, but its sparsity is off by {abs(mean[1] - sparsity[0]):.3f}")
     return Verdict(True, said)
+
+
+def _trained(seed: Seed, recipe: Preset) -> bool:
+    if recipe.learns_below is None:
+        return seed.accuracy >= recipe.trained_at
+    return seed.loss < recipe.learns_below * math.log(_CLASSES)
 
 
 def printed(row: PaperRow, part: str) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -59,7 +59,7 @@ def experiment(
 
     Arguments:
         name: one of EXPERIMENTS.
-        preset_name: smoke, quick or paper.
+        preset_name: smoke, probe, quick or paper.
         part: dnn, or cnn of table1.
         rows: such as "1-5,8" or "crelu-0.85-0.7"; by default those of the preset.
         seeds: runs of a row; by default those of the preset.

@@ -1,4 +1,4 @@
-"""Sweeps on this machine: so many processes at a time, one for each run."""
+"""Sweeps on this machine: so many processes at a time, each of which trains one run after another."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -26,15 +26,24 @@ _POLL = 0.1  # seconds
 
 @dataclass
 class _Job:
+    """A run and the process that trains it."""
+
     config: TrainConfig
     process: "subprocess.Popen[bytes]"
     errors: IO[bytes]
 
-    def sentence(self) -> str:
+    def code(self) -> int | None:
+        """What the worker answered, or how it ended; None while it trains."""
+        assert self.process.stdout is not None
+        ended = self.process.poll()
+        answer = self.process.stdout.read()  # does not wait
+        return int(answer) if answer else ended
+
+    def sentence(self, code: int) -> str:
         """The last thing the process said on stderr: hush's errors are one line, a traceback ends with its own."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else f"its process ended with code {self.process.returncode} and said nothing."
+        return lines[-1] if lines else f"its process ended with code {code} and said nothing."
 
 
 def run_local(
@@ -49,44 +58,48 @@ def run_local(
     """Keep `workers` processes busy until every run is done or given up; what comes of each goes into `swept`."""
     _check_data(todo, directory)
     threads = max(1, (os.cpu_count() or 1) // workers)
-    queue, jobs, deaths = deque(todo), list[_Job](), dict[str, int]()
+    queue, jobs, idle, deaths = deque(todo), list[_Job](), list[_Job](), dict[str, int]()
     try:
         while queue or jobs:
             while queue and len(jobs) < workers:
                 config = queue.popleft()
-                jobs.append(_start(config, root, threads, directory))
+                # Loading the libraries takes seconds: who has them goes on.
+                jobs.append(_hand(config, idle.pop() if idle else _start(config, root, threads, directory)))
                 watcher.started(config)
             time.sleep(_POLL)
             watcher.tick()
-            for job in [job for job in jobs if job.process.poll() is not None]:
+            for job, code in [(job, code) for job in jobs if (code := job.code()) is not None]:
                 jobs.remove(job)
-                name, code = job.config.name, job.process.returncode
+                name = job.config.name
                 deaths[name] = deaths.get(name, 0) + (code < 0)
                 if code < 0 and deaths[name] <= retries:
                     queue.appendleft(job.config)
                     watcher.ended(job.config, _killed(code))
                 else:
-                    watcher.ended(job.config, _file(swept, job, root))
-                _close(job)
+                    watcher.ended(job.config, _file(swept, job, code, root))
+                if job.process.poll() is None:
+                    idle.append(job)
+                else:
+                    _close(job)
     except KeyboardInterrupt:
         swept.interrupted = True
     except OSError as error:
         raise ValueError(f"cannot start a run ({error.strerror or error}); the same command goes on later.") from error
     finally:
-        for job in jobs:
+        for job in (*jobs, *idle):
             _close(job)
 
 
-def _file(swept: Swept, job: _Job, root: Path) -> str | None:
+def _file(swept: Swept, job: _Job, code: int, root: Path) -> str | None:
     """Put an ended job into `swept`; its sentence if it failed."""
-    name, code = job.config.name, job.process.returncode
+    name = job.config.name
     if code == 0 and is_done(job.config, root):
         swept.done.append(name)
         return None
     if code == BUSY:
         swept.busy.append(name)
         return "another process is training it."
-    swept.errors[name] = _killed(code) if code < 0 else job.sentence()
+    swept.errors[name] = _killed(code) if code < 0 else job.sentence(code)
     return swept.errors[name]
 
 
@@ -113,18 +126,27 @@ def _start(config: TrainConfig, root: Path, threads: int, directory: str | Path 
     process = subprocess.Popen(
         [*WORKER, *arguments],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=errors,
         env=environment,
     )
-    assert process.stdin is not None
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    return _Job(config, process, errors)
+
+
+def _hand(config: TrainConfig, job: _Job) -> _Job:
+    """Give a worker its next run."""
+    assert job.process.stdin is not None
+    job.errors.seek(0)
+    job.errors.truncate()
     try:
         # It stays open: when this process ends, however it does, the worker reads the end of it and ends too.
-        process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
-        process.stdin.flush()
+        job.process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
+        job.process.stdin.flush()
     except BrokenPipeError:  # it died at once; the loop sees how
         pass
-    return _Job(config, process, errors)
+    return replace(job, config=config)
 
 
 def _close(job: _Job) -> None:
@@ -132,6 +154,8 @@ def _close(job: _Job) -> None:
         job.process.kill()
     job.process.wait()
     assert job.process.stdin is not None
+    assert job.process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
         job.process.stdin.close()
+    job.process.stdout.close()
     job.errors.close()

@@ -10,7 +10,7 @@ from hush.reproduce.agreement import ACCURACY_TOLERANCE, SPARSITY_TOLERANCE, See
 from hush.reproduce.experiment import Experiment, Row
 from hush.reproduce.presets import Preset, left_open
 from hush.reproduce.provenance import Provenance, protocol, provenance
-from hush.train.result import load_run
+from hush.train.result import Result, load_run
 
 __all__ = ["Figure", "ResultRow", "ResultTable", "read_results"]
 
@@ -138,11 +138,15 @@ def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
             run = load_run(directory)
             assert run.result is not None
             best = max([run.result.test_accuracy, *map(float, run.metrics["validation_accuracy"])])
-            seeds.append(Seed(run.result.test_accuracy, run.result.sparsity, best))
+            seeds.append(Seed(run.result.test_accuracy, run.result.sparsity, best, _loss(run.result)))
             epochs.append(run.result.epochs)
             results.append(run.result)
         rows.append(_row(experiment, row, tuple(seeds), unfinished, tuple(epochs)))
     return ResultTable(experiment.name, experiment.part, experiment.preset, tuple(rows), provenance(results))
+
+
+def _loss(result: Result) -> float:
+    return math.nan if result.test_loss is None else result.test_loss
 
 
 def _row(
@@ -150,7 +154,7 @@ def _row(
 ) -> ResultRow:
     recipe, part = experiment.preset, experiment.part
     accuracy, sparsity = printed(row.paper, part)
-    verdict = judge(row.paper, part, list(seeds), recipe.trained_at, recipe.exact)
+    verdict = judge(row.paper, part, list(seeds), recipe)
     if not row.configs:
         verdict = Verdict(None, "not asked for")
     elif not recipe.judged:

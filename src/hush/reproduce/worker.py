@@ -1,26 +1,34 @@
-"""The process of one run of a sweep: `python -m hush.reproduce.worker ROOT THREADS [DATA_DIR]`, the config on stdin.
+"""A process of a sweep, one run after another: `python -m hush.reproduce.worker ROOT THREADS [DATA_DIR]`.
 
-It lives no longer than the sweep that started it: when the other end of its stdin closes, in whatever way, it ends. A
-run that cannot be trained is one sentence on stderr and exit code 1; one that another process is training, code 3.
+It reads a config from each line of its stdin, trains it and answers with a line on stdout: 0 when the run is done, 1
+when it cannot be trained (the reason is one sentence on stderr), 3 when another process is training it. It lives no
+longer than the sweep that started it: when the other end of its stdin closes, in whatever way, it ends.
 """
 
 import os
+import queue
 import signal
 import sys
 import threading
-from typing import BinaryIO
+import traceback
+from typing import NoReturn
 
 __all__ = ["BUSY", "FAILED", "main", "run"]
 
 FAILED, BUSY = 1, 3
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> NoReturn:
     # Ctrl-C reaches every process of the terminal; the sweep decides what becomes of this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    text = sys.stdin.buffer.readline().decode()
-    threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
-    return run(text, arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None)
+    # Whatever a library prints must not be taken for an answer.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    configs: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(configs,), daemon=True).start()
+    while True:
+        code = run(configs.get(), arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None)
+        sys.stderr.flush()
+        print(code, file=answers, flush=True)
 
 
 def run(text: str, root: str, threads: int, directory: str | None) -> int:
@@ -41,14 +49,17 @@ def run(text: str, root: str, threads: int, directory: str | None) -> int:
     return 0
 
 
-def _end_with(stdin: BinaryIO) -> None:
-    stdin.read()
+def _read(configs: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        configs.put(line)
     os._exit(FAILED)
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The thread that waits for stdin holds its lock, which an ordinary exit would wait for.
-    os._exit(code)
+    try:
+        main(sys.argv[1:])
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        # The thread that waits for stdin holds its lock, which an ordinary exit would wait for.
+        os._exit(FAILED)

@@ -272,14 +272,15 @@ def run_chains(
     ceiling = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
     low, high = np.log(min(floor, k[0].min())), np.log(max(ceiling, k[0].max()))
     grid = np.linspace(low, high, max(64, int(40 * (high - low))))
-    low, per_cell, last = single(low), single(1.0 / (grid[1] - grid[0])), grid.size - 2
-    table = _tables(phi, w2, b2, width, q_start * np.exp(grid), positions, q_start).astype(single)
+    low, per_cell, last = single(low), single(1.0 / (grid[1] - grid[0])), single(grid.size - 2)
+    # An entry's figures side by side: one look-up fetches them all.
+    table = np.ascontiguousarray(_tables(phi, w2, b2, width, q_start * np.exp(grid), positions, q_start).T, single)
     to_log10 = single(3.0 / np.log(10.0))
     for layer in range(depth - 1):
         position = (np.log(k[layer]) - low) * per_cell
-        cell = np.minimum(np.maximum(position.astype(np.intp), 0), last)
+        cell = np.minimum(np.maximum(np.floor(position), single(0.0)), last)
         part = position - cell
-        mean, step, spread, skew, gain, gain_step, rest, shared, own = table.take(cell, axis=1, mode="clip")
+        mean, step, spread, skew, gain, gain_step, rest, shared, own = table.take(cell.astype(np.intp), axis=0).T
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
         # Cornish–Fisher to third order: an average of N skewed terms.
         z = forward[layer]

@@ -71,6 +71,7 @@ class TrainConfig:
     batch: int = _note("Images of a step, over all devices.", 64)
     epochs: int = _note("Passes over the training set.", 10)
     give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
+    enough: float | None = _note("Stop as trained once the validation accuracy has reached this.", None)
     subset: int | None = _note("Train on so many images only.", None)
     per_image: bool = _note("Standardise each image by itself.", False)
     validation: float = _note("The share of the training set held out.", 0.1)
@@ -101,8 +102,10 @@ class TrainConfig:
         for name, top in (("momentum", 1.0), ("weight_decay", math.inf), ("warmup", math.inf)):
             if not 0.0 <= getattr(self, name) < top:
                 raise ValueError(f"{name} must be at least 0 and below {top:g}, got {getattr(self, name)}.")
-        if not 0.0 < self.validation < 1.0:
-            raise ValueError(f"validation must lie between 0 and 1, got {self.validation}.")
+        for name in ("validation", "enough"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < 1.0:
+                raise ValueError(f"{name} must lie between 0 and 1, got {value}.")
         if self.momentum and self.optimiser != "sgd":
             raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimiser} has its own.")
         if self.batch % self.devices:

@@ -19,13 +19,17 @@ from hush.train.evaluate import evaluate
 from hush.train.tables import COLUMNS, FIRST_STEPS, write_table
 from hush.train.task import Diverged, Task
 
-__all__ = ["GaveUp", "Record"]
+__all__ = ["Ended", "Record"]
 
 _LOSS_EVERY = 10
 
 
-class GaveUp(Exception):  # noqa: N818 - a result that ends the loop, no error
-    """Still at chance after `give_up` epochs."""
+class Ended(Exception):  # noqa: N818 - a result that ends the loop, no error
+    """Before its last epoch: still at chance after `give_up` epochs, or as accurate as is `enough`."""
+
+    def __init__(self, gave_up: bool) -> None:
+        super().__init__("gave up" if gave_up else "accurate enough")
+        self.gave_up = gave_up
 
 
 class Record(Callback):
@@ -49,6 +53,7 @@ class Record(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
+        self._end_early()  # it may have been killed between the last epoch and the result
         self._since = time.perf_counter()
         self._monitor = Monitor(pl_module.model, self.config.watch, keep=1, first=FIRST_STEPS, step=trainer.global_step)
 
@@ -98,10 +103,17 @@ class Record(Callback):
         whole = {f"epoch/{name}": value for name, value in zip(COLUMNS["metrics"], figures, strict=True)}
         self._tell(trainer, whole, trainer.global_step)
         self.save(trainer)
-        if self.config.give_up is not None and epoch >= self.config.give_up and epoch < self.config.epochs:
-            best = max(row[4] for row in self.tables["metrics"])
-            if best < 1.5 * self.chance:
-                raise GaveUp
+        self._end_early()
+
+    def _end_early(self) -> None:
+        accuracies = [row[4] for row in self.tables["metrics"]]
+        if not 0 < len(accuracies) < self.config.epochs:
+            return
+        if self.config.enough is not None and accuracies[-1] >= self.config.enough:
+            raise Ended(gave_up=False)
+        patience = self.config.give_up
+        if patience is not None and len(accuracies) >= patience and max(accuracies) < 1.5 * self.chance:
+            raise Ended(gave_up=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.close()

@@ -28,7 +28,7 @@ from hush.train.config import TrainConfig
 from hush.train.errors import Interrupted, RunBusyError, RunError
 from hush.train.evaluate import evaluate
 from hush.train.progress import ProgressLine
-from hush.train.record import GaveUp, Record
+from hush.train.record import Ended, Record
 from hush.train.result import Divergence, Result, Run, load_run
 from hush.train.task import Diverged, Task, build
 
@@ -94,7 +94,7 @@ def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tens
         default_root_dir=path,
     )
     diverged: Divergence | None = None
-    gave_up = False
+    early = gave_up = False
     last = path / "last.ckpt"
     try:
         trainer.fit(
@@ -106,13 +106,13 @@ def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tens
             raise
     except Diverged as end:
         diverged = Divergence(end.step, end.layer, end.reason)
-    except GaveUp:
-        gave_up = True
+    except Ended as end:
+        early, gave_up = True, end.gave_up
     except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
         if _is_damaged(last):
             raise RunError(f"{last} is damaged; remove {path} to train this run from its beginning.") from error
         raise
-    if trainer.interrupted and diverged is None and not gave_up:
+    if trainer.interrupted and diverged is None and not early:
         raise Interrupted(f"stopped; {path} holds {_epochs(record)} of {config.epochs} epochs, the same call goes on.")
     if _rank() == 0:
         record.write()
