@@ -45,6 +45,17 @@ def test_each_image_can_have_its_own_scale(arguments: dict[str, Any]) -> None:
         torch.testing.assert_close(split.images.var(1, correction=0), torch.full((len(split),), 0.5))
 
 
+def test_images_can_be_shrunk(arguments: dict[str, Any]) -> None:
+    whole, half = load(**arguments, flat=False), load(**arguments, flat=False, shrink=2)
+    assert half.shape == (whole.shape[0], whole.shape[1] // 2, whole.shape[2] // 2) == tuple(half.test.images.shape[1:])
+    assert half.train.images.double().var(correction=0).item() == pytest.approx(1.0, rel=1e-6)
+    raw = pixels(TEST, 16, TEST) if whole.name == "mnist" else pixels(TEST, 12, 2)
+    bytes_ = torch.nn.functional.avg_pool2d(torch.from_numpy(raw).double().view(TEST, *whole.shape), 2).round().numpy()
+    x = half.test.images.double().numpy()
+    slope, offset = np.polyfit(bytes_.ravel(), x.ravel(), 1)
+    np.testing.assert_allclose(x, slope * bytes_ + offset, atol=1e-5)
+
+
 def test_shapes_and_types(arguments: dict[str, Any]) -> None:
     flat, full = load(**arguments), load(**arguments, flat=False)
     assert full.test.images.shape == (TEST, *full.shape)
@@ -81,6 +92,8 @@ def test_the_seed_chooses_what_is_held_out(arguments: dict[str, Any]) -> None:
         ({"variance": float("nan")}, "must be positive and finite, not nan"),
         ({"validation": 1.0}, "at least 0 and below 1, not 1.0"),
         ({"validation": -0.1}, "at least 0 and below 1, not -0.1"),
+        ({"shrink": 3}, "do not fall into squares of 3 pixels a side"),
+        ({"shrink": 0}, "do not fall into squares of 0 pixels a side"),
         ({"validation": 0.999}, "holding out 0.999 of 40 training images leaves none"),
     ],
 )

@@ -100,8 +100,10 @@ def _controls() -> Settings:
     """All the widgets; returns what they stand at."""
     state = st.session_state
     for name in _FIELDS:
-        # Streamlit forgets the value of a widget that is not drawn, unless it is set anew in every run.
-        state[name] = state[name]
+        # Streamlit forgets the value of a widget that is not drawn. One that is drawn must not be set: a key pressed
+        # while the page is being redrawn would be lost.
+        if name not in state:
+            state[name] = getattr(state.kept, name)
     _preset()
     st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=_TITLES.__getitem__)
     _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
@@ -124,15 +126,17 @@ def _controls() -> Settings:
     with st.expander("Scale and cobweb"):
         _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
         _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
-    return Settings(**{name: state[name] for name in _FIELDS})
+    state.kept = Settings(**{name: state[name] for name in _FIELDS})
+    return state.kept
 
 
 def _slider(name: str, label: str, form: str, explanation: str | None = None) -> None:
     state = st.session_state
     allowed = span(name, state.activation, state.q_star)
     kind: Callable[[float], Any] = int if name in WHOLE else float
-    # Another activation or q* may have left the value outside.
-    state[name] = kind(allowed.nearest(state[name]))
+    inside = kind(allowed.nearest(state[name]))
+    if state[name] != inside:  # another activation or q* may have left it outside
+        state[name] = inside
     bounds = (kind(allowed.low), kind(allowed.high))
     st.slider(label, *bounds, step=kind(allowed.step), format=form, key=name, help=explanation)
 

@@ -52,6 +52,7 @@ def load(
     variance: float = 1.0,
     per_image: bool = False,
     flat: bool = True,
+    shrink: int = 1,
     validation: float = 0.1,
     seed: int = 0,
     directory: str | Path | None = None,
@@ -64,6 +65,7 @@ def load(
         variance: of the inputs, whose mean is 0: q*, or what `Design.input_variance` says.
         per_image: give every image mean 0 and that variance, instead of the training set as a whole.
         flat: images as vectors, or else as (C, H, W).
+        shrink: average each image over squares of so many pixels first, rounded to whole bytes.
         validation: the share of the training set held out.
         seed: which images those are.
         directory: where your own copy is, in one of torchvision's layouts or as bare files.
@@ -76,11 +78,14 @@ def load(
         raise DataError(f"the variance of the inputs must be positive and finite, not {variance}.")
     if not 0 <= validation < 1:
         raise DataError(f"the share held out for validation must be at least 0 and below 1, not {validation}.")
+    shape = _shrunk(entry, shrink)
     raw = read_digits(entry) if entry.format == "embedded" else _read(entry, directory, catalogue)
     held_out = _held_out(len(raw.train_labels), validation, seed)
     # The moments are those of the images to learn from: what is held out must not leak into them.
     images = {"train": raw.train_images[~held_out], "validation": raw.train_images[held_out], "test": raw.test_images}
     labels = {"train": raw.train_labels[~held_out], "validation": raw.train_labels[held_out], "test": raw.test_labels}
+    if shrink > 1:
+        images = {split: _average(pixels, entry.shape, shrink) for split, pixels in images.items()}
     of = moments(images["train"])
     # The bytes are let go one by one while the four times larger floats come.
     del raw
@@ -89,9 +94,9 @@ def load(
         pixels = images.pop(split)
         x = standardise_each(pixels, variance) if per_image else standardise(pixels, of, variance)
         del pixels
-        x = x if flat else x.unflatten(1, entry.shape)
+        x = x if flat else x.unflatten(1, shape)
         splits[split] = Split(x, torch.from_numpy(labels[split]).to(torch.int64))
-    return Splits(name, entry.shape, entry.classes, **splits)
+    return Splits(name, shape, entry.classes, **splits)
 
 
 def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) -> Raw:
@@ -106,6 +111,21 @@ def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) ->
         except DataError:
             pass  # fetch names what is wrong, and replaces it if it can
     return read_files(entry, fetch(entry.name, directory=directory, catalogue=catalogue).files)
+
+
+def _shrunk(entry: DataSet, shrink: int) -> tuple[int, int, int]:
+    """The shape of an image of which squares of `shrink` pixels have become one."""
+    channels, height, width = entry.shape
+    if int(shrink) != shrink or shrink < 1 or height % shrink or width % shrink:
+        raise DataError(f"images of {height} × {width} do not fall into squares of {shrink} pixels a side.")
+    return channels, height // shrink, width // shrink
+
+
+def _average(images: NDArray[np.uint8], shape: tuple[int, int, int], shrink: int) -> NDArray[np.uint8]:
+    channels, height, width = shape
+    squares = images.reshape(len(images), channels, height // shrink, shrink, width // shrink, shrink)
+    sums = squares.sum((3, 5), dtype=np.uint32)
+    return np.rint(sums / shrink**2).astype(np.uint8).reshape(len(images), -1)
 
 
 def _held_out(count: int, share: float, seed: int) -> NDArray[np.bool_]:

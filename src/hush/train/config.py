@@ -73,6 +73,7 @@ class TrainConfig:
     give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
     enough: float | None = _note("Stop as trained once the validation accuracy has reached this.", None)
     subset: int | None = _note("Train on so many images only.", None)
+    shrink: int = _note("Average the images over squares of so many pixels.", 1)
     per_image: bool = _note("Standardise each image by itself.", False)
     validation: float = _note("The share of the training set held out.", 0.1)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
@@ -91,7 +92,7 @@ class TrainConfig:
             raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
         if self.sparsity is None and self.threshold is None:
             object.__setattr__(self, "sparsity", 0.85)
-        for name in ("depth", "width", "batch", "epochs", "devices", "watch", "subset", "give_up"):
+        for name in ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")

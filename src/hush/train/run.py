@@ -172,6 +172,7 @@ def _splits(config: TrainConfig, directory: str | Path | None) -> Splits:
         config.data,
         variance=config.design().input_variance,
         per_image=config.per_image,
+        shrink=config.shrink,
         flat=config.arch == "mlp",
         validation=config.validation,
         seed=config.seed,
