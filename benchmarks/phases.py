@@ -14,30 +14,15 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 
 import torch
 
 from hush import sparse
 from hush.bench import network
+from hush.bench.timing import Work, interleaved
 from hush.sparse import _engine, _native, _pages
 
-Work = Callable[[int], object]
 WIDTH, DEPTH, INPUTS = 300, 100, 16
-
-
-def medians(works: dict[str, Work], repeats: int) -> dict[str, float]:
-    """Milliseconds, by turns."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeats + 2):
-        for name, work in works.items():
-            work(turn)
-            start, calls = time.perf_counter(), 0
-            while time.perf_counter() - start < 0.02 or not calls:
-                calls += 1
-                work(turn + calls)
-            times[name].append(1e3 * (time.perf_counter() - start) / calls)
-    return {name: statistics.median(t[2:]) for name, t in times.items()}
 
 
 def phases(sparsity: float, batch: int, shared: bool) -> dict[str, Work]:
@@ -102,7 +87,7 @@ def main() -> None:
                 for where in ("36 MB", "one")
                 for name, work in phases(given.sparsity, batch, where == "one").items()
             }
-            found = medians(works, given.repeats)
+            found = {name: statistics.median(t) for name, t in interleaved(works, given.repeats).items()}
             for where in ("36 MB", "one"):
                 f, s, g, u = (found[f"{where} {n}"] for n in ("forward", "saving", "input gradient", "update"))
                 flop = 6 * (1 - given.sparsity) * batch * DEPTH * WIDTH * WIDTH

@@ -12,14 +12,15 @@ from hush import sparse
 
 from .row import OURS, Machine, Row, Setting
 
-__all__ = ["Work", "compare", "machine"]
+__all__ = ["Work", "compare", "interleaved", "machine"]
 
 _REST = 0.1  # seconds: the threads of ONNX Runtime spin for more than 20 ms after a call
 _TURN = 0.03  # seconds: a short work is called as often as fits, each time with another input
 Work = Callable[[int], object]  # given the number of the turn, so that inputs can differ from turn to turn
 
 
-def _interleaved(works: dict[str, Work], repeats: int) -> dict[str, list[float]]:
+def interleaved(works: dict[str, Work], repeats: int) -> dict[str, list[float]]:
+    """Milliseconds of each work, turn by turn."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         for turn in range(3):
@@ -38,7 +39,7 @@ def _interleaved(works: dict[str, Work], repeats: int) -> dict[str, list[float]]
 
 def compare(setting: Setting, works: dict[str, tuple[str, Work]], repeats: int, flops: float) -> list[Row]:
     """A row for each of name → (precision, work)."""
-    times = _interleaved({name: work for name, (_, work) in works.items()}, repeats)
+    times = interleaved({name: work for name, (_, work) in works.items()}, repeats)
     median = {name: statistics.median(t) for name, t in times.items()}
     rows = []
     for name, (precision, _) in works.items():
