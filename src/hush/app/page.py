@@ -1,6 +1,7 @@
 """The explorer's page: a Streamlit script. Controls to the left, the verdict above all, the pictures below it."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import streamlit as st
@@ -71,10 +72,16 @@ def _look(settings: Settings) -> Outlook:
 
 
 def _restore() -> None:
-    """Set the controls to the address where it is new to this session."""
+    """Set the controls to the address where the reader went to it.
+
+    A control that is moved while the page is being redrawn comes with an address that is one redraw behind: the control
+    is right then.
+    """
     state = st.session_state
     given = {name: st.query_params.get_all(name) for name in st.query_params}
-    if state.get("address") != given:
+    before = asdict(state.kept) if "kept" in state else {}
+    moved = any(state.get(name, value) != value for name, value in before.items())
+    if state.get("address") != given and not moved:
         settings, state.complaints = from_address(given)
         state.address = given
         _set(settings)
