@@ -7,10 +7,12 @@
     second failure mode  every seed of ours left chance at some time: the paper says of these rows that "performance
                          does improve during training for all of the five runs", and that it is lost again later
 
-A run that a preset cuts after its first epoch counts as trained when it has begun to learn: its loss is a percent below
-that of guessing. A trained row under the paper's own protocol must also be within the tolerances below of its printed
-accuracy and sparsity. A CNN row of the paper is a single run: it trained if it got half of the images right, else it
-failed.
+A run that a preset cuts short has come apart when it is not a number, or when its loss is not a percent below that of
+guessing *and* its sparsity is off by more than 0.03; else it holds, and counts as trained. Some rows take more than an
+epoch to get below the loss of guessing, but those that fail lose their sparsity at once.
+
+A trained row under the paper's own protocol must also be within the tolerances below of its printed accuracy and
+sparsity. A CNN row of the paper is a single run: it trained if it got half of the images right, else it failed.
 """
 
 import math
@@ -28,6 +30,8 @@ ACCURACY_TOLERANCE = 0.03
 SPARSITY_TOLERANCE = 0.02
 # Twice what guessing one of ten classes scores.
 LEFT_CHANCE = 0.2
+# Of a run that is cut short: the printed standard deviations of rows that trained are 0.02 at most.
+_HELD = 0.03
 _CLASSES = 10  # of every data set of the paper
 
 
@@ -70,13 +74,13 @@ def judge(row: PaperRow, part: str, seeds: list[Seed], recipe: Preset) -> Verdic
         return Verdict(None, "the paper has no such run")
     if not seeds:
         return Verdict(None, "not run yet")
-    trained = sum(_trained(seed, recipe) for seed in seeds)
-    did = "trained" if recipe.learns_below is None else "began to learn"
+    trained = sum(_trained(seed, row, recipe) for seed in seeds)
+    did = "held" if recipe.cut_short else "trained"
     said = f"{trained} of {len(seeds)} {did}, the paper: {outcome.value}"
     if outcome is Outcome.MIXED:
         return Verdict(True if 0 < trained < len(seeds) else None, said)
     if outcome is Outcome.SECOND_FAILURE_MODE:
-        left = sum(seed.best >= LEFT_CHANCE or _trained(seed, recipe) for seed in seeds)
+        left = sum(seed.best >= LEFT_CHANCE or _trained(seed, row, recipe) for seed in seeds)
         return Verdict(left == len(seeds), f"{left} of {len(seeds)} left chance, the paper: {outcome.value}")
     if outcome is Outcome.FAILED:
         return Verdict(2 * trained < len(seeds), said)
@@ -91,10 +95,10 @@ def judge(row: PaperRow, part: str, seeds: list[Seed], recipe: Preset) -> Verdic
     return Verdict(True, said)
 
 
-def _trained(seed: Seed, recipe: Preset) -> bool:
-    if recipe.learns_below is None:
+def _trained(seed: Seed, row: PaperRow, recipe: Preset) -> bool:
+    if not recipe.cut_short:
         return seed.accuracy >= recipe.trained_at
-    return seed.loss < recipe.learns_below * math.log(_CLASSES)
+    return seed.loss < 0.99 * math.log(_CLASSES) or abs(seed.sparsity - row.sparsity) <= _HELD
 
 
 def printed(row: PaperRow, part: str) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -27,8 +27,7 @@ class Preset:
         fields: of TrainConfig, the same for every row.
         seeds: runs of a row.
         trained_at: the test accuracy from which a run counts as trained.
-        learns_below: instead of that, the share of the loss of guessing, ln(classes), below which a run that is cut
-            short counts as training.
+        cut_short: a run is judged by whether it has come apart (see `hush.reproduce.agreement`), not by its accuracy.
         differences: from the paper's protocol, one sentence each; none means that the paper's figures are within reach.
         v_primes: the slopes V′ whose rows are run unless rows are asked for; None is all. Unclipped rows always are.
         one_each: of these only the sparsest of each activation.
@@ -39,7 +38,7 @@ class Preset:
     fields: Mapping[str, Any]
     seeds: int
     trained_at: float
-    learns_below: float | None = None
+    cut_short: bool = False
     differences: tuple[str, ...] = ()
     v_primes: tuple[float, ...] | None = None
     one_each: bool = False
@@ -138,8 +137,6 @@ _SEEDS = {"paper": {"cnn": 1}, "probe": _ONE | {"shallow": 5}, "quick": {"deep":
 # Half of the images right is far from chance and far from what any trained row of the paper scores. The scaled CNN sees
 # a fraction of the images for a fraction of the epochs: three times chance is what a failed row does not reach.
 _TRAINED_AT = {("quick", "cnn"): 0.3, ("smoke", "cnn"): 0.2}
-# A percent better than guessing.
-_LEARNS_BELOW = {"probe": 0.99}
 _V_PRIMES = {("quick", "cnn"): (0.7, 0.9), **{("smoke", kind): (0.7,) for kind in KINDS}}
 
 
@@ -192,7 +189,7 @@ def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
         fields=MappingProxyType(fields),
         seeds=count,
         trained_at=_TRAINED_AT.get((name, kind), 0.5),
-        learns_below=_LEARNS_BELOW.get(name),
+        cut_short=name == "probe",
         differences=_differences(fields, kind, count),
         v_primes=_V_PRIMES.get((name, kind)),
         one_each=name == "smoke",
