@@ -72,10 +72,10 @@ def test_results_are_written_into_a_directory(tmp_path: Path) -> None:
     results = tmp_path / "results"
     asked = ("--part", "cnn", "--rows", "8", "--root", str(tmp_path / "runs"), "--show")
     assert run("table1", *asked, "--out", str(results))[0] == 0
-    assert sorted(file.name for file in results.iterdir()) == ["table1.csv", "table1.md"]
-    records = list(csv.DictReader((results / "table1.csv").read_text().splitlines()))
+    assert sorted(file.name for file in results.iterdir()) == ["table1_cnn.csv", "table1_cnn.md"]
+    records = list(csv.DictReader((results / "table1_cnn.csv").read_text().splitlines()))
     assert (records[7]["accuracy_mean"], records[7]["agrees"]) == ("0.45000", "yes")
-    assert "| 0.450 (1) | 0.69 |" in (results / "table1.md").read_text()
+    assert "| 0.450 (1) | 0.69 |" in (results / "table1_cnn.md").read_text()
     assert run("table1", *asked, "--out", str(results / "t.tex"))[0] == 0
     assert r"\begin{tabular}" in (results / "t.tex").read_text()
     assert read_results(made, tmp_path / "runs").agreeing == (1, 1)

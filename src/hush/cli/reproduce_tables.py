@@ -118,7 +118,8 @@ def _command(name: str) -> Any:
         if as_json:
             typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         else:
-            emit(grids, form, out, name.replace("-", "_") if name == _SECOND else name)
+            which = (name, part if name == "table1" else "both", preset)
+            emit(grids, form, out, "_".join(w for w in which if w not in ("both", "quick")).replace("-", "_"))
         if not show:
             for sentence in swept.sentences():
                 typer.echo(sentence, err=True)
@@ -161,7 +162,7 @@ def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False)
     if as_json:
         typer.echo(json.dumps(list(grid.records), indent=2, ensure_ascii=False))
     else:
-        emit([grid], form, out, "design-table")
+        emit([grid], form, out, "design_table")
 
 
 def command_line() -> str:
