@@ -21,8 +21,9 @@ FAILED, BUSY = 1, 3
 def main(arguments: list[str]) -> NoReturn:
     # Ctrl-C reaches every process of the terminal; the sweep decides what becomes of this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whatever a library prints must not be taken for an answer.
-    answers, sys.stdout = sys.stdout, sys.stderr
+    # Whatever a library prints, in Python or not, must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     configs: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(configs,), daemon=True).start()
     while True:
