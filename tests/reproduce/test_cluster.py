@@ -15,7 +15,7 @@ import pytest
 from hush.reproduce.sweep import Cluster, run_sweep
 from hush.train import TrainConfig, load_run, train
 
-TINY = TrainConfig(depth=2, width=8, epochs=12, batch=32, lr=0.05, v_prime=0.7)
+TINY = TrainConfig(depth=2, width=8, epochs=12, batch=32, lr=0.05, warmup=0, v_prime=0.7)
 
 
 def test_without_ray_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

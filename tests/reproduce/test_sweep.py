@@ -15,7 +15,7 @@ from hush.reproduce.sweep import run_sweep
 from hush.train import TrainConfig
 
 PRETEND = Path(__file__).parent / "pretend.py"
-TINY = TrainConfig(depth=2, width=8, epochs=6, batch=32, lr=0.05, v_prime=0.7)
+TINY = TrainConfig(depth=2, width=8, epochs=6, batch=32, lr=0.05, warmup=0, v_prime=0.7)
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
 # What Lightning and its dependencies warn about is theirs.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-SMALL = TrainConfig(depth=4, width=40, v_prime=0.7, epochs=4, batch=64, lr=0.05, watch=10)
+SMALL = TrainConfig(depth=4, width=40, v_prime=0.7, epochs=4, batch=64, lr=0.05, warmup=0, watch=10)
 COMMAND = ["train", "--depth", "4", "--width", "40", "--v-prime", "0.7", "--epochs", "4", "--batch", "64"]
-COMMAND += ["--lr", "0.05", "--watch", "10", "--threads", "1", "--no-progress", "--no-tensorboard"]
+COMMAND += ["--lr", "0.05", "--warmup", "0", "--watch", "10", "--threads", "1", "--no-progress", "--no-tensorboard"]
 
 
 def run_quietly(config: TrainConfig, root: Path):
@@ -94,6 +94,21 @@ def test_a_finished_run_is_only_read(undisturbed) -> None:
     again = run_quietly(SMALL, undisturbed.directory.parent)
     assert again.result == undisturbed.result
     assert {p: p.stat().st_mtime_ns for p in undisturbed.directory.iterdir()} == before
+
+
+def test_a_run_of_another_config_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    """Another version of hush may have had other defaults, of which the name tells nothing."""
+    config = dataclasses.replace(SMALL, epochs=1)
+    directory = tmp_path / config.name
+    directory.mkdir()
+    (directory / "config.json").write_text(dataclasses.replace(config, lr=0.1).to_json())
+    with pytest.raises(ValueError, match=r"holds a run with lr = 0.1, not 0.05; move it away to train this one"):
+        run_quietly(config, tmp_path)
+    (directory / "config.json").unlink()
+    run_quietly(config, tmp_path)
+    (directory / "config.json").write_text(dataclasses.replace(config, lr=0.1).to_json())
+    with pytest.raises(ValueError, match=r"holds a run with lr = 0.1, not 0.05"):
+        run_quietly(config, tmp_path)
 
 
 def test_dense_and_sparse_agree(tmp_path: Path, undisturbed) -> None:

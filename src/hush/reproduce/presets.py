@@ -65,8 +65,9 @@ _LEFT_OPEN: tuple[tuple[dict[str, Any], str], ...] = (
     ({"arch": "cnn"}, "How the paper's CNN pads and pools: here 3×3, circular, stride 1, a mean over all positions."),
 )
 
-_PAPER_DNN = {"data": "mnist", "arch": "mlp", "optimiser": "sgd", "lr": 1e-4, "batch": 16, "epochs": 200}
-_PAPER_CNN = {"data": "cifar10", "arch": "cnn", "optimiser": "sgd", "lr": 1e-3, "batch": 16, "epochs": 200}
+_PAPER = {"optimiser": "sgd", "warmup": 0, "batch": 16, "epochs": 200}
+_PAPER_DNN = {"data": "mnist", "arch": "mlp", "lr": 1e-4, **_PAPER}
+_PAPER_CNN = {"data": "cifar10", "arch": "cnn", "lr": 1e-3, **_PAPER}
 
 PAPER = {
     "deep": {**_PAPER_DNN, "depth": 100, "width": 300},
@@ -121,15 +122,16 @@ QUICK: dict[str, dict[str, Any]] = {
         "epochs": 4,
         "give_up": 2,
     },
-    "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1.5e-2, "batch": 64, "epochs": 6},
+    "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1.5e-2, "warmup": 0, "batch": 64, "epochs": 6},
 }
 
 # A minute: whether everything works, not what the paper claims.
+_SMOKE = {"data": "digits", "width": 32, "lr": 5e-2, "warmup": 0, "batch": 32, "epochs": 4}
 SMOKE: dict[str, dict[str, Any]] = {
-    "deep": {"data": "digits", "depth": 6, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
-    "cnn": {"data": "digits", "arch": "cnn", "depth": 4, "width": 8, "lr": 5e-2, "batch": 32, "epochs": 3},
-    "shallow": {"data": "digits", "depth": 4, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
-    "second": {"data": "digits", "depth": 4, "width": 32, "lr": 5e-2, "batch": 32, "epochs": 4},
+    "deep": {**_SMOKE, "depth": 6},
+    "cnn": {**_SMOKE, "arch": "cnn", "depth": 4, "width": 8, "epochs": 3},
+    "shallow": {**_SMOKE, "depth": 4},
+    "second": {**_SMOKE, "depth": 4},
 }
 
 _ONE = dict.fromkeys(KINDS, 1)

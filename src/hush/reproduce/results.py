@@ -135,7 +135,7 @@ def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
             if not (directory / "result.json").is_file():
                 unfinished += (directory / "metrics.csv").is_file()
                 continue
-            run = load_run(directory)
+            run = load_run(directory, config)
             assert run.result is not None
             best = max([run.result.test_accuracy, *map(float, run.metrics["validation_accuracy"])])
             seeds.append(Seed(run.result.test_accuracy, run.result.sparsity, best, _loss(run.result)))

@@ -62,12 +62,12 @@ class TrainConfig:
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     optimiser: str = _note("sgd or adamw.", "sgd")
-    lr: float = _note("The learning rate.", 4e-3)
+    lr: float = _note("The learning rate.", 2e-3)
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
     schedule: str = _note("constant or cosine.", "constant")
-    warmup: int = _note("Steps over which the learning rate rises from 0.", 0)
+    warmup: int = _note("Steps over which the learning rate rises from 0.", 400)
     batch: int = _note("Images of a step, over all devices.", 32)
     epochs: int = _note("Passes over the training set.", 10)
     give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
@@ -129,6 +129,14 @@ class TrainConfig:
 
     def with_seed(self, seed: int) -> "TrainConfig":
         return replace(self, seed=seed)
+
+    def difference(self, other: "TrainConfig") -> str | None:
+        """The first field in which this run differs from another, where it is computed aside: "lr = 0.1, not 0.2"."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        for name, value in mine.items():
+            if name not in _ELSEWHERE and value != theirs[name]:
+                return f"{name} = {value}, not {theirs[name]}"
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -75,11 +75,15 @@ class Run:
     layers: Table
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path, expected: TrainConfig | None = None) -> Run:
     """Read a run directory.
 
+    Arguments:
+        expected: what the run must have been trained with, wherever that was: the name does not tell defaults, which
+            another version of hush may have changed.
+
     Raises:
-        ValueError: if it is none, or a file in it is damaged.
+        ValueError: if it is none, or a file in it is damaged, or it is a run of another config.
     """
     directory = Path(path)
     file = directory / "config.json"
@@ -95,7 +99,15 @@ def load_run(path: str | Path) -> Run:
             tables.append(read_table(directory, name))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise ValueError(f"{file} is damaged: {error}; remove it, and train again to make it anew.") from error
+    if expected is not None:
+        check_same(directory, config, expected)
     return Run(directory, config, result, *tables)
+
+
+def check_same(directory: Path, config: TrainConfig, expected: TrainConfig) -> None:
+    """Raise a ValueError if the run in `directory` is not the expected one."""
+    if other := config.difference(expected):
+        raise ValueError(f"{directory} holds a run with {other}; move it away to train this one.")
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Run]:

@@ -29,7 +29,7 @@ from hush.train.errors import Interrupted, RunBusyError, RunError
 from hush.train.evaluate import evaluate
 from hush.train.progress import ProgressLine
 from hush.train.record import Ended, Record
-from hush.train.result import Divergence, Result, Run, load_run
+from hush.train.result import Divergence, Result, Run, check_same, load_run
 from hush.train.task import Diverged, Task, build
 
 __all__ = ["train"]
@@ -57,7 +57,7 @@ def train(
     """
     path = Path(root) / config.name
     if (path / "result.json").is_file():
-        return load_run(path)
+        return load_run(path, config)
     splits = _splits(config, directory)
     with _writing(path), _quiet():
         # Another process may have finished while this one waited or read the data.
@@ -67,7 +67,9 @@ def train(
 
 
 def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tensorboard: bool) -> None:
-    if _rank() == 0:
+    if (path / "config.json").is_file():
+        check_same(path, TrainConfig.from_json((path / "config.json").read_text(encoding="utf-8")), config)
+    elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
     model = build(config, splits.shape, splits.classes)
     batches = EpochBatches(len(splits.train), config.batch, config.seed, _rank(), config.devices)

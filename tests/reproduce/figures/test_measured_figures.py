@@ -38,7 +38,7 @@ def test_the_first_run_that_explodes_is_shown(tmp_path: Path, monkeypatch: pytes
     def small(activation: str, v_prime: float, data: str, seed: int) -> TrainConfig:
         return TrainConfig(
             data=data, activation=activation, v_prime=v_prime, depth=3, width=16, batch=8, subset=120, epochs=1,
-            engine="dense", seed=seed,
+            warmup=0, engine="dense", seed=seed,
         )  # fmt: skip
 
     monkeypatch.setattr(gradient_norms, "_config", small)

@@ -68,6 +68,7 @@ def _config(activation: str, v_prime: float, data: str, seed: int) -> "TrainConf
         depth=100,
         width=300,
         lr=1e-4,
+        warmup=0,
         batch=_BATCH,
         subset=_BATCH * FIRST_STEPS,
         epochs=1,
