@@ -10,6 +10,9 @@ from hush.theory._gaussian import Array, density, interval_moments, is_narrow
 
 # Kinks further out than this many standard deviations carry no mass; the bound keeps their squares finite.
 _FAR = 1e150
+# Pieces whose moments are kept; an activation of hush has five at most.
+_KEPT = 16
+_recent: dict[tuple["Piece", tuple[int, ...], bytes], list[Array]] = {}
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,32 @@ class Piece:
         left, right = (-self.right, -self.left) if self.mirrored else (self.left, self.right)
         return standard(left, root), standard(right, root), standard(right - left, root)
 
+    def _moments(self, root: Array, order: int) -> list[Array]:
+        """∫ u^k γ over this piece for k = 0 … order at least, u measured from the anchor.
+
+        The last few are kept: who tabulates several expectations over the same q pays for the highest order alone.
+        """
+        key = self, root.shape, root.tobytes()
+        moments = _recent.get(key)
+        if moments is None or len(moments) <= order:
+            moments = interval_moments(*self._interval(root), order)
+            for moment in moments:
+                moment.flags.writeable = False
+            if len(_recent) >= _KEPT:
+                _recent.clear()
+            _recent[key] = moments
+        return moments
+
     def mass(self, root: Array) -> Array:
         """P(√q z in this piece)."""
-        return interval_moments(*self._interval(root), 0)[0]
+        return self._moments(root, 0)[0]
 
     def moment(self, power: int, root: Array) -> Array:
         """E[φ^power] over this piece: (v + α√q u)^power, u measured from the anchor."""
         if self.alpha == 0.0:
             return self.value**power * self.mass(root) if self.value else np.zeros(root.shape)
         rise = -self.alpha if self.mirrored else self.alpha
-        moments = interval_moments(*self._interval(root), power)
+        moments = self._moments(root, power)
         terms = [
             math.comb(power, k) * self.value ** (power - k) * (rise * root) ** k * moments[k] for k in range(power + 1)
         ]
@@ -46,8 +65,8 @@ class Piece:
         """E[x²] over this piece."""
         if self.alpha == 0.0:
             return np.zeros(root.shape)
-        a, b, width = self._interval(root)
-        m0, m1, m2 = interval_moments(a, b, width, 2)
+        a = self._interval(root)[0]
+        m0, m1, m2 = self._moments(root, 2)[:3]
         a = np.where(m0 == 0.0, 0.0, a)
         return (a * a * m0 + 2.0 * a * m1 + m2) * root * root
 
@@ -55,9 +74,9 @@ class Piece:
         """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
         if self.alpha == 0.0:
             return np.zeros(root.shape)
-        a, b, width = self._interval(root)
+        a = self._interval(root)[0]
         d = self._rise(root)
-        m0, m1, m2 = interval_moments(a, b, width, 2)
+        m0, m1, m2 = self._moments(root, 2)[:3]
         # Where the piece is out of reach its moments are 0 and a may be 1e150: keep their product 0.
         a = np.where(m0 == 0.0, 0.0, a)
         return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)

@@ -298,7 +298,7 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
     """Over k, one row each: mean of the next k, its step to the next entry, its deviation, deviation × skewness/6; mean
     log10 gain of a layer, its step, and with c a third of the gain's relative deviation: 1 − c², and c split into the
     part the next k shares and the part it does not. k is in units of `unit`."""
-    second, fourth, sixth = (phi.moment(power, k) for power in (2, 4, 6))
+    sixth, fourth, second = (phi.moment(power, k) for power in (6, 4, 2))  # the highest first: it has the others in it
     mu_1, mu_2 = phi.slope_moment(1, k), phi.slope_moment(2, k)
     fourth_g = 1.0 + 2.0 / positions  # E[g⁴] of a single position, 1 of very many
     tiny = np.finfo(np.float64).tiny
@@ -337,9 +337,14 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
 @lru_cache(maxsize=2)
 def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Array:
     """Draws of χ²_N/N, by the Wilson–Hilferty cube."""
-    normals = np.random.default_rng([seed, 1]).standard_normal((depth, samples))
     spread = 2.0 / (9.0 * width)
-    return np.maximum(1.0 - spread + np.sqrt(spread) * normals, 0.0) ** 3
+    root = np.maximum(1.0 - spread + np.sqrt(spread) * _sampling_normals(depth, samples, seed), 0.0)
+    return root * root * root
+
+
+@lru_cache(maxsize=2)
+def _sampling_normals(depth: int, samples: int, seed: int) -> Array:
+    return np.random.default_rng([seed, 1]).standard_normal((depth, samples))
 
 
 @lru_cache(maxsize=4)
