@@ -93,7 +93,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "batch": 128,
         "epochs": 12,
         "give_up": 3,
-        "enough": 0.55,
+        "enough": 0.52,
     },
     "cnn": {
         "data": "cifar10",
