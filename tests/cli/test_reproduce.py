@@ -106,7 +106,7 @@ def test_the_curves_of_the_second_failure_mode(tmp_path: Path) -> None:
     out = tmp_path / "second_failure_mode.csv"
     assert run("second-failure-mode", "--root", str(tmp_path), "--show", "--out", str(out))[0] == 0
     records = list(csv.DictReader(out.read_text().splitlines()))
-    assert list(records[0]) == ["sparsity", "clip", "seed", "step", "loss"]
+    assert list(records[0]) == ["sparsity", "clip", "seed", "step", "loss", "test_accuracy"]
     assert [(r["sparsity"], r["clip"], r["seed"], r["step"], r["loss"]) for r in records[:3]] == [
         ("0.85", "0.81", "0", "0", "2.4"),
         ("0.85", "0.81", "0", "10", "2"),

@@ -102,7 +102,7 @@ def _thin(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.d
 
 
 def second_failure_grid(found: list[Curve], recipe: Preset, command: str) -> Grid:
-    """A row for each run; the CSV is the curves: sparsity, clip, seed, step, loss."""
+    """A row for each run; the CSV is the curves: sparsity, clip, seed, step, loss, test_accuracy."""
     rows = [
         [
             Cell(f"{c.sparsity:.2f}"),
@@ -122,7 +122,14 @@ def second_failure_grid(found: list[Curve], recipe: Preset, command: str) -> Gri
         *provenance(c.result for c in found if c.result is not None).sentences(command),
     ]
     records: list[dict[str, object]] = [
-        {"sparsity": c.sparsity, "clip": c.clip, "seed": c.seed, "step": f"{step:g}", "loss": f"{loss:.5g}"}
+        {
+            "sparsity": c.sparsity,
+            "clip": c.clip,
+            "seed": c.seed,
+            "step": f"{step:g}",
+            "loss": f"{loss:.5g}",
+            "test_accuracy": "" if c.result is None else f"{c.result.test_accuracy:.4f}",
+        }
         for c in found
         for step, loss in zip(c.steps, c.losses, strict=True)
     ]
