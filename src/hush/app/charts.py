@@ -148,7 +148,7 @@ def _figure(
 def _line(
     curve: Curve, name: str, colour: str, *, width: float = 1.5, dash: str = "solid", shape: str = "linear"
 ) -> Trace:
-    line = {"color": colour, "width": width, "dash": dash, "shape": shape}
+    line = {"color": colour, "width": width, "dash": dash, "shape": shape, "simplify": False}
     return {"type": "scatter", "mode": "lines", "x": curve.x, "y": curve.y, "line": line, "name": name}
 
 
