@@ -11,6 +11,7 @@ import statistics
 import time
 
 from streamlit.testing.v1 import AppTest
+from threadpoolctl import threadpool_limits
 
 from hush.app import outlook
 from hush.app.settings import Clip, Settings, Sigmas
@@ -73,6 +74,7 @@ def computations(control: str, values: list[float], safe: bool) -> list[float]:
 
 
 def main() -> None:
+    threadpool_limits(1)  # as hush explore does
     logging.getLogger("streamlit").setLevel(logging.ERROR)
     print(f"{'control':15} {'clip':5} {'page, median':>13} {'longest':>9} {'look, median':>13}")
     for control, values in MOVES.items():

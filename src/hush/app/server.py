@@ -35,7 +35,10 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
         "theme.dark.primaryColor": "#56b4e9",
     }
     from streamlit.web import bootstrap
+    from threadpoolctl import threadpool_limits
 
+    # The page's arrays are small: threads that wait for each other take more time than they save.
+    threadpool_limits(1)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(f"hush: the explorer is at {address} (stop it with Ctrl-C)", flush=True)
     if host not in _LOOPBACK:
