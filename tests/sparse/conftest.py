@@ -35,8 +35,8 @@ def phi(request):
     return request.param
 
 
-def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
-    """|actual − expected| ≤ tolerance · max|expected|, NaN where NaN is."""
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5, floor: float = 1e-12) -> None:
+    """|actual − expected| ≤ tolerance · max|expected| + floor, NaN where NaN is."""
     assert actual.shape == expected.shape
     if expected.numel() == 0:
         return
@@ -44,5 +44,5 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float =
     assert torch.equal(actual.isnan(), expected.isnan())
     scale = expected[finite].abs().max().item() if finite.any() else 0.0
     torch.testing.assert_close(
-        actual.double(), expected.double(), rtol=0, atol=tolerance * scale + 1e-12, equal_nan=True
+        actual.double(), expected.double(), rtol=0, atol=tolerance * scale + floor, equal_nan=True
     )

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hush.sparse import Activation, act_linear, chain
@@ -28,16 +28,19 @@ def check(h, weights, biases, phis, tolerance=1e-5):
     # float32 decides who is active; the oracle takes thresholds as float32 numbers too.
     phis64 = [Activation(p.kind, torch.tensor(p.threshold).item(), torch.tensor(p.clip).item()) for p in phis]
     expected = dense_chain(oracle[0], oracle[1 : n + 1], oracle[n + 1 :], phis64)
-    assert_near(out, expected, tolerance)
+    # A unit just above its threshold carries the rounding of a pre-activation that is large beside it.
+    floor = 1e-12 if n == 1 or not h.numel() else 2.0**-23 * max(1.0, h.abs().max().item())
+    assert_near(out, expected, tolerance, floor)
     grad = torch.randn(expected.shape)
     out.backward(grad)
     expected.backward(grad.double())
     for a, e in zip(ours, oracle, strict=True):
         if a is not None:
-            assert_near(a.grad, e.grad, tolerance)
+            assert_near(a.grad, e.grad, tolerance, floor)
 
 
 @settings(max_examples=60, deadline=None)
+@example(batch=8, widths=[32, 41, 12, 1], name="cst", shift=0.0, threads=1, bias=False, seed=221)
 @given(
     batch=st.integers(0, 40),
     widths=st.lists(st.integers(1, 90), min_size=2, max_size=4),
