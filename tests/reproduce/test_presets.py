@@ -61,6 +61,18 @@ def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
     assert preset("paper", "shallow", 2).differences == ("2 seeds a row instead of 5.",)
 
 
+def test_a_slope_may_have_a_recipe_of_its_own_and_says_so() -> None:
+    recipe = preset("quick", "deep")
+    own = TrainConfig(**recipe.fields_at(0.5))
+    assert (own.optimiser, own.lr) == ("sgd", 5e-4)
+    assert recipe.fields_at(0.7) == recipe.fields_at(None) == dict(recipe.fields)
+    assert any(s.startswith("But rows with V′ = 0.5: optimiser = sgd, lr = 0.0005,") for s in recipe.differences)
+
+    changed = recipe.with_fields({"lr": 2e-4})
+    assert changed.fields_at(0.5)["lr"] == changed.fields_at(0.9)["lr"] == 2e-4
+    assert not any("lr = " in s for s in changed.differences)
+
+
 def test_unknown_preset_and_seeds() -> None:
     with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, paper"):
         preset("fast", "deep")
