@@ -61,15 +61,21 @@ def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
     assert preset("paper", "shallow", 2).differences == ("2 seeds a row instead of 5.",)
 
 
-def test_a_slope_may_have_a_recipe_of_its_own_and_says_so() -> None:
+def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
     recipe = preset("quick", "deep")
-    own = TrainConfig(**recipe.fields_at(0.5))
-    assert (own.optimiser, own.lr) == ("sgd", 5e-4)
-    assert recipe.fields_at(0.7) == recipe.fields_at(None) == dict(recipe.fields)
-    assert any(s.startswith("But rows with V′ = 0.5: optimiser = sgd, lr = 0.0005,") for s in recipe.differences)
+    for sparsity, v_prime, optimiser, lr in [
+        (0.85, 0.5, "sgd", 5e-4),
+        (0.7, 0.7, "sgd", 3e-4),
+        (0.8, 0.7, "adamw", 5e-5),
+        (0.6, None, "adamw", 5e-5),
+    ]:
+        config = TrainConfig(**recipe.fields_of(sparsity, v_prime))
+        assert (config.optimiser, config.lr) == (optimiser, lr)
+    assert any(s.startswith("But rows with V′ = 0.5: optimiser = sgd, ") for s in recipe.differences)
+    assert any(s.startswith("But rows with V′ = 0.7 and s < 0.8: ") for s in recipe.differences)
 
     changed = recipe.with_fields({"lr": 2e-4})
-    assert changed.fields_at(0.5)["lr"] == changed.fields_at(0.9)["lr"] == 2e-4
+    assert changed.fields_of(0.6, 0.5)["lr"] == changed.fields_of(0.6, None)["lr"] == 2e-4
     assert not any("lr = " in s for s in changed.differences)
 
 

@@ -89,7 +89,8 @@ def experiment(
 
 def _configs(row: PaperRow, recipe: Preset) -> tuple[TrainConfig, ...]:
     slope = None if row.clip is None else row.v_prime
-    first = TrainConfig(activation=row.activation, sparsity=row.sparsity, v_prime=slope, **recipe.fields_at(slope))
+    how = recipe.fields_of(row.sparsity, slope)
+    first = TrainConfig(activation=row.activation, sparsity=row.sparsity, v_prime=slope, **how)
     return tuple(first.with_seed(seed) for seed in range(recipe.seeds))
 
 

@@ -6,7 +6,7 @@ the paper is a list of sentences that is printed under its table.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from types import MappingProxyType
 from typing import Any
@@ -20,12 +20,27 @@ KINDS = ("deep", "cnn", "shallow", "second")
 
 
 @dataclass(frozen=True)
+class Own:
+    """What rows of a slope V′ and a sparsity below `below` have instead of the preset's fields."""
+
+    v_prime: float
+    below: float
+    fields: Mapping[str, Any]
+
+    def sentence(self, usual: Mapping[str, Any]) -> str:
+        """Empty where they differ in nothing."""
+        other = ", ".join(f"{name} = {value}" for name, value in self.fields.items() if value != usual.get(name))
+        which = f"V′ = {self.v_prime:g}" + (f" and s < {self.below:g}" if self.below < 1.0 else "")
+        return f"But rows with {which}: {other}." if other else ""
+
+
+@dataclass(frozen=True)
 class Preset:
     """The recipe of one kind of network.
 
     Arguments:
         fields: of TrainConfig.
-        at_slope: the fields that rows of a slope V′ have instead.
+        own: some rows have other fields.
         seeds: runs of a row.
         trained_at: the test accuracy from which a run counts as trained.
         cut_short: a run is judged by whether it has come apart (see `hush.reproduce.agreement`), not by its accuracy.
@@ -40,7 +55,7 @@ class Preset:
     seeds: int
     trained_at: float
     cut_short: bool = False
-    at_slope: Mapping[float, Mapping[str, Any]] = field(default_factory=dict)
+    own: tuple[Own, ...] = ()
     differences: tuple[str, ...] = ()
     v_primes: tuple[float, ...] | None = None
     one_each: bool = False
@@ -51,20 +66,21 @@ class Preset:
     def with_fields(self, given: Mapping[str, Any]) -> "Preset":
         """With some fields set anew; that is a difference too."""
         fields = MappingProxyType({**self.fields, **given})
-        at_slope = {slope: {**own, **given} for slope, own in self.at_slope.items()}
-        differences = _differences(fields, self.kind, self.seeds, at_slope)
+        own = tuple(replace(o, fields=MappingProxyType({**o.fields, **given})) for o in self.own)
+        differences = _differences(fields, self.kind, self.seeds, own)
         # What the paper leaves open is not part of its protocol.
         return replace(
             self,
             fields=fields,
-            at_slope=MappingProxyType(at_slope),
+            own=own,
             differences=differences,
             exact=self.exact and not differences,
         )
 
-    def fields_at(self, slope: float | None) -> dict[str, Any]:
-        """The fields of a row with this V′; None is an unclipped one."""
-        return {**self.fields, **({} if slope is None else self.at_slope.get(slope, {}))}
+    def fields_of(self, sparsity: float, v_prime: float | None) -> dict[str, Any]:
+        """The fields of a row; without a V′ it is an unclipped one."""
+        own = (o.fields for o in self.own if o.v_prime == v_prime and sparsity < o.below)
+        return {**self.fields, **next(own, {})}
 
 
 # What the paper does not say and had to be chosen, and the fields for which the sentence holds.
@@ -138,9 +154,15 @@ QUICK: dict[str, dict[str, Any]] = {
     "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1.5e-2, "warmup": 0, "batch": 64, "epochs": 6},
 }
 
-# The flatter V, the slower AdamW leaves the plateau; at V′ = 0.5 SGD bears five times the paper's learning rate.
-_AT_SLOPE = {
-    ("quick", "deep"): {0.5: {"optimiser": "sgd", "lr": 5e-4, "warmup": 400, "batch": 32, "epochs": 10}},
+# AdamW is soon past the plateau where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
+# bounds: five times the paper's at V′ = 0.5.
+_SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
+_OWN = {
+    ("quick", "deep"): (
+        Own(0.5, 1.0, MappingProxyType({**_SGD, "lr": 5e-4})),
+        Own(0.7, 0.8, MappingProxyType({**_SGD, "lr": 3e-4})),
+        Own(0.9, 0.8, MappingProxyType({**_SGD, "lr": 1.5e-4})),
+    ),
 }
 
 # A minute: whether everything works, not what the paper claims.
@@ -161,9 +183,7 @@ _CUT_SHORT = {("quick", "cnn"), *(("probe", kind) for kind in KINDS)}
 _V_PRIMES = {("quick", "cnn"): (0.7, 0.9), **{("smoke", kind): (0.7,) for kind in KINDS}}
 
 
-def _differences(
-    mine: Mapping[str, Any], kind: str, seeds: int, at_slope: Mapping[float, Mapping[str, Any]]
-) -> tuple[str, ...]:
+def _differences(mine: Mapping[str, Any], kind: str, seeds: int, own: tuple[Own, ...]) -> tuple[str, ...]:
     """What a preset does that the paper does not, read off its fields, so that none is forgotten."""
     paper = PAPER[kind]
     words = {
@@ -185,10 +205,7 @@ def _differences(
     usual = {f.name: f.default for f in dataclass_fields(TrainConfig)}
     unsaid = {f for f in mine if mine[f] != paper.get(f, usual[f])} - set(words) - {"batch"}
     said += [f"{f} = {mine[f]}, of which the paper says nothing." for f in sorted(unsaid)]
-    for slope, own in at_slope.items():
-        other = ", ".join(f"{name} = {value}" for name, value in own.items() if value != mine.get(name))
-        if other:
-            said.append(f"But rows with V′ = {slope:g}: {other}.")
+    said += filter(None, (o.sentence(mine) for o in own))
     if seeds != _seeds("paper", kind):
         said.append(f"{seeds} {'seed' if seeds == 1 else 'seeds'} a row instead of {_seeds('paper', kind)}.")
     return tuple(said)
@@ -208,7 +225,7 @@ def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
         raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}.")
-    fields, at_slope = PRESETS[name][kind], _AT_SLOPE.get((name, kind), {})
+    fields, own = PRESETS[name][kind], _OWN.get((name, kind), ())
     count = _seeds(name, kind) if seeds is None else seeds
     return Preset(
         name=name,
@@ -217,8 +234,8 @@ def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
         seeds=count,
         trained_at=_TRAINED_AT.get((name, kind), 0.5),
         cut_short=(name, kind) in _CUT_SHORT,
-        at_slope=MappingProxyType(at_slope),
-        differences=_differences(fields, kind, count, at_slope),
+        own=own,
+        differences=_differences(fields, kind, count, own),
         v_primes=_V_PRIMES.get((name, kind)),
         one_each=name == "smoke",
         exact=name == "paper" and count >= _seeds("paper", kind),
