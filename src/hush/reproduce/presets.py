@@ -1,8 +1,8 @@
 """How a table's runs are trained: by the paper's protocol, whole or only its first epoch, by what two cores finish in
 hours, or in a minute's test.
 
-Every recipe is a dict of TrainConfig fields below, one for each kind of network; what a preset does differently from
-the paper is a list of sentences that is printed under its table.
+Every recipe is a dict of TrainConfig fields below, one for each kind of network, of which some rows may have their own;
+what a preset does differently from the paper is a list of sentences that is printed under its table.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,6 @@ class Preset:
         seeds: runs of a row.
         trained_at: the test accuracy from which a run counts as trained.
         cut_short: a run is judged by whether it has come apart (see `hush.reproduce.agreement`), not by its accuracy.
-        differences: from the paper's protocol, one sentence each; none means that the paper's figures are within reach.
         v_primes: the slopes V′ whose rows are run unless rows are asked for; None is all. Unclipped rows always are.
         one_each: of these only the sparsest of each activation.
     """
@@ -56,7 +55,6 @@ class Preset:
     trained_at: float
     cut_short: bool = False
     own: tuple[Own, ...] = ()
-    differences: tuple[str, ...] = ()
     v_primes: tuple[float, ...] | None = None
     one_each: bool = False
     # Only the very protocol of the paper can be held to its figures, and a smoke test to nothing.
@@ -67,15 +65,14 @@ class Preset:
         """With some fields set anew; that is a difference too."""
         fields = MappingProxyType({**self.fields, **given})
         own = tuple(replace(o, fields=MappingProxyType({**o.fields, **given})) for o in self.own)
-        differences = _differences(fields, self.kind, self.seeds, own)
+        changed = replace(self, fields=fields, own=own)
         # What the paper leaves open is not part of its protocol.
-        return replace(
-            self,
-            fields=fields,
-            own=own,
-            differences=differences,
-            exact=self.exact and not differences,
-        )
+        return replace(changed, exact=self.exact and not changed.differences)
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """From the paper's protocol, one sentence each; none means that the paper's figures are within reach."""
+        return _differences(self.fields, self.kind, self.seeds, self.own)
 
     def fields_of(self, sparsity: float, v_prime: float | None) -> dict[str, Any]:
         """The fields of a row; without a V′ it is an unclipped one."""
@@ -225,17 +222,15 @@ def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
         raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}.")
-    fields, own = PRESETS[name][kind], _OWN.get((name, kind), ())
     count = _seeds(name, kind) if seeds is None else seeds
     return Preset(
         name=name,
         kind=kind,
-        fields=MappingProxyType(fields),
+        fields=MappingProxyType(PRESETS[name][kind]),
         seeds=count,
         trained_at=_TRAINED_AT.get((name, kind), 0.5),
         cut_short=(name, kind) in _CUT_SHORT,
-        own=own,
-        differences=_differences(fields, kind, count, own),
+        own=_OWN.get((name, kind), ()),
         v_primes=_V_PRIMES.get((name, kind)),
         one_each=name == "smoke",
         exact=name == "paper" and count >= _seeds("paper", kind),
