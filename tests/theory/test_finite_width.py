@@ -1,6 +1,7 @@
 """The finite-width chain against real random networks and the paper's tables."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -76,6 +77,15 @@ class TestSafeClip:
         assert at is not None
         assert beyond is not None
         assert at.explode <= odds < beyond.explode
+
+    @pytest.mark.parametrize("sizes", [(100, 30), (300, 100), (50, 60)])
+    @pytest.mark.parametrize(("name", "sparsity"), [("crelu", 0.7), ("crelu", 0.95), ("cst", 0.85)])
+    def test_following_only_the_chains_in_danger_finds_the_same(
+        self, name: str, sparsity: float, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clip = largest_safe_clip(name, sparsity, *sizes)
+        monkeypatch.setattr(sys.modules["hush.theory.finite_width"], "_MARGIN", math.inf)
+        assert largest_safe_clip(name, sparsity, *sizes) == clip
 
     def test_it_scales_with_q_star(self) -> None:
         clip = largest_safe_clip("crelu", 0.85, 300, 30)

@@ -6,6 +6,7 @@ On the Edge of Chaos χ₁ = 1 and V(q*) = q*: a gradient keeps its size from la
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ def edge_of_chaos(phi: PiecewiseLinear, q_star: float) -> tuple[float, float]:
     return variance_w, max(0.0, variance_b)
 
 
+@lru_cache(maxsize=256)
 def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float = 1.0) -> float:
     """m such that V′(q*) = v_prime on the Edge of Chaos; V′ rises with m from 0 to 1 (paper, Figure 3)."""
     if name not in CLIPPED:

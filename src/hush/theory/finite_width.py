@@ -18,7 +18,7 @@ The rule, calibrated on the paper's tables (docs/theory.md shows every row): a g
 happens to more than one in ten pairs of initialisation and input.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -61,6 +61,8 @@ _REACH = 1e8
 _SMALLEST_CLIP, _LARGEST_CLIP = 0.05, 5.0
 # Between the clips tried first, in log m.
 _STEP = 0.3
+# A chain that explodes at a clip comes within this many decades of it at any clip up to a step larger.
+_MARGIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,29 @@ class FiniteWidth:
     def trains(self) -> bool:
         """Whether the calibrated rule lets it train."""
         return self.explode <= TRAINABLE_ODDS and self.vanish <= TRAINABLE_ODDS
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """What is random about the chains, one column each.
+
+    Attributes:
+        inputs: k_1 in units of q_start.
+        forward, curved, backward: z, the noise of k at each layer; z² − 1; the noise of the gain.
+        smallest, largest: of the inputs of all chains, also where only some are kept.
+    """
+
+    inputs: Any
+    forward: Any
+    curved: Any
+    backward: Any
+    smallest: Any
+    largest: Any
+
+    def only(self, chosen: Any) -> "_Draws":
+        """Some of the chains; they run as they would among all."""
+        noise = {name: getattr(self, name)[:, chosen] for name in ("forward", "curved", "backward")}
+        return replace(self, inputs=self.inputs[chosen], **noise)
 
 
 def finite_width(
@@ -207,17 +232,17 @@ def largest_safe_clip(
     check_size(width, depth)
     # Scale is free: only s and m/√q* matter, so the search runs at q* = 1.
     threshold = threshold_from_sparsity(name, sparsity)
-    tried: dict[float, float] = {}
+    everyone = _draws(depth, _SAMPLES, 0, norms)
+    # By log m, the largest log10 gain of each chain.
+    tried: dict[float, Array] = {}
 
-    def risk(log_clip: float) -> float:
+    def risk(log_clip: float, draws: _Draws = everyone) -> float:
         """log(odds at this clip/odds allowed); half a count keeps it finite."""
         if log_clip not in tried:
             phi = activation(name, threshold, float(np.exp(log_clip)))
-            w2, b2 = edge_of_chaos(phi, 1.0)
-            _, gains = run_chains(phi, w2, b2, width, depth, 1.0, norms)
-            count = np.sum(gains.max(0) > EXPLODING_GAIN_LOG10)
-            tried[log_clip] = float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
-        return tried[log_clip]
+            tried[log_clip] = _to_last_layer(_run(phi, *edge_of_chaos(phi, 1.0), width, 1.0, draws)[1]).max(0)
+        count = np.sum(tried[log_clip] > EXPLODING_GAIN_LOG10)
+        return float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
 
     # From V′ = 0.75 upwards while it is safe, downwards while it is not. Far down the odds rise again, because few
     # units are left to pass a gradient: where nothing is safe on the way down, no clip is.
@@ -233,9 +258,12 @@ def largest_safe_clip(
     while safe < largest and risk(min(safe + _STEP, largest)) <= 0.0:
         safe = min(safe + _STEP, largest)
     if safe < largest:
-        brentq(risk, safe, min(safe + _STEP, largest), xtol=5e-3)
+        unsafe = min(safe + _STEP, largest)
+        # Only the chains that come close to exploding at the larger clip can explode below it.
+        close = everyone.only(tried[unsafe] > EXPLODING_GAIN_LOG10 - _MARGIN)
+        brentq(risk, safe, unsafe, args=(close,), xtol=5e-3)
     # brentq may end on either side: take the largest clip that was seen to be safe.
-    return float(np.sqrt(q_star) * np.exp(max(log_clip for log_clip, value in tried.items() if value <= 0.0)))
+    return float(np.sqrt(q_star) * np.exp(max(log_clip for log_clip in tried if risk(log_clip) <= 0.0)))
 
 
 def check_size(width: int, depth: int) -> None:
@@ -263,35 +291,70 @@ def run_chains(
     The last two results are kept, so that whoever asks for the odds and then for the bands pays once; they are
     read-only for that reason.
     """
-    scores, forward, curved, backward = _normals(depth, samples, seed)
+    k, log_gain = _run(phi, w2, b2, width, q_start, _draws(depth, samples, seed, norms), positions)
+    variances, gains = q_start * k.astype(np.float64), _to_last_layer(log_gain)
+    variances.flags.writeable = gains.flags.writeable = False
+    return variances, gains
+
+
+def _to_last_layer(log_gain: Any) -> Array:
+    """From the log10 gains of the single layers those from the last layer to each."""
+    gains: Array = log_gain.astype(np.float64)
+    # np.cumsum along this axis takes many times as long.
+    for layer in range(len(gains) - 1, 0, -1):
+        gains[layer - 1] += gains[layer]
+    return gains
+
+
+def _run(
+    phi: PiecewiseLinear, w2: float, b2: float, width: int, q_start: float, draws: _Draws, positions: int = 1
+) -> tuple[Any, Any]:
+    """(k in units of q_start, log10 gain of each layer), shapes (layers, chains), in single precision."""
     # In units of q_start, so that single precision serves: it is several times as fast, and the noise hides it.
     single = np.float32
+    depth, samples = len(draws.forward) + 1, draws.inputs.size
     k, log_gain = np.empty((depth, samples), single), np.empty((depth - 1, samples), single)
-    k[0] = np.clip(norms.at(scores), 1.0 / _REACH, _REACH)
+    k[0] = draws.inputs
     floor = single(max(b2 / q_start, 1.0 / _REACH))
     ceiling = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
-    low, high = np.log(min(floor, k[0].min())), np.log(max(ceiling, k[0].max()))
+    low, high = np.log(min(floor, draws.smallest)), np.log(max(ceiling, draws.largest))
     grid = np.linspace(low, high, max(64, int(40 * (high - low))))
     low, per_cell, last = single(low), single(1.0 / (grid[1] - grid[0])), single(grid.size - 2)
     # An entry's figures side by side: one look-up fetches them all.
     table = np.ascontiguousarray(_tables(phi, w2, b2, width, q_start * np.exp(grid), positions, q_start).T, single)
-    to_log10 = single(3.0 / np.log(10.0))
+    found = np.empty((samples, table.shape[1]), single)
+    mean, step, spread, skew, gain, gain_step, rest, shared, own = found.T
+    part, cell, term = np.empty((3, samples), single)
+    index = np.empty(samples, np.intp)
+    zero, least, to_log10 = single(0.0), single(0.05), single(3.0 / np.log(10.0))
+    # In place, operation by operation: what takes the time is memory, not arithmetic.
     for layer in range(depth - 1):
-        position = (np.log(k[layer]) - low) * per_cell
-        cell = np.minimum(np.maximum(np.floor(position), single(0.0)), last)
-        part = position - cell
-        mean, step, spread, skew, gain, gain_step, rest, shared, own = table.take(cell.astype(np.intp), axis=0).T
+        z, following, root = draws.forward[layer], k[layer + 1], log_gain[layer]
+        np.log(k[layer], out=part)
+        part -= low
+        part *= per_cell
+        np.floor(part, out=cell)
+        np.minimum(np.maximum(cell, zero, out=cell), last, out=cell)
+        part -= cell
+        index[:] = cell
+        table.take(index, axis=0, out=found, mode="clip")
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
-        # Cornish–Fisher to third order: an average of N skewed terms.
-        z = forward[layer]
-        following = mean + part * step + spread * z + skew * curved[layer]
-        k[layer + 1] = np.minimum(np.maximum(following, floor), ceiling)
+        # Cornish–Fisher to third order, an average of N skewed terms: mean + part·step + spread·z + skew·(z² − 1).
+        np.multiply(part, step, out=following)
+        following += mean
+        following += np.multiply(spread, z, out=term)
+        following += np.multiply(skew, draws.curved[layer], out=term)
+        np.minimum(np.maximum(following, floor, out=following), ceiling, out=following)
         # A sum of a few active squares is like a gamma variable: Wilson–Hilferty, with the smallest kept positive.
-        root = np.maximum(rest + shared * z + own * backward[layer], single(0.05))
-        log_gain[layer] = gain + part * gain_step + to_log10 * np.log(root)
-    variances, gains = q_start * k.astype(np.float64), np.cumsum(log_gain[::-1], axis=0, dtype=np.float64)[::-1]
-    variances.flags.writeable = gains.flags.writeable = False
-    return variances, gains
+        np.multiply(shared, z, out=root)
+        root += rest
+        root += np.multiply(own, draws.backward[layer], out=term)
+        np.log(np.maximum(root, least, out=root), out=root)
+        root *= to_log10
+        part *= gain_step
+        part += gain
+        root += part
+    return k, log_gain
 
 
 def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, positions: int, unit: float) -> Array:
@@ -348,9 +411,9 @@ def _sampling_normals(depth: int, samples: int, seed: int) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _normals(depth: int, samples: int, seed: int) -> tuple[Array, Any, Any, Any]:
-    """(scores of the input norms; z, the noise of k; z² − 1; noise of the gain): the same for every φ."""
+def _draws(depth: int, samples: int, seed: int, norms: InputNorms) -> _Draws:
+    """The same for every φ."""
     rng = np.random.default_rng(seed)
-    scores = rng.standard_normal(samples)
+    inputs = np.clip(norms.at(rng.standard_normal(samples)), 1.0 / _REACH, _REACH).astype(np.float32)
     forward, backward = rng.standard_normal((2, depth - 1, samples)).astype(np.float32)
-    return scores, forward, forward * forward - 1.0, backward
+    return _Draws(inputs, forward, forward * forward - 1.0, backward, inputs.min(), inputs.max())

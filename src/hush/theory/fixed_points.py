@@ -116,7 +116,7 @@ def variance_fixed_points(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) 
 
     low, high = _range(phi, sigma_w, sigma_b)
     grid = np.geomspace(low, high, int(_PER_DECADE * np.log10(high / low)) + 2)
-    roots = _roots(excess, excess_slope, grid)
+    roots = _roots(excess, excess_slope, grid, excess(grid))
     return FixedPoints("q", tuple(point(q) for q in roots))
 
 
@@ -144,7 +144,7 @@ def correlation_fixed_points(phi: PiecewiseLinear, q_star: float, sigma_w: float
     values = excess(grid)
     if np.all(abs(values) <= _TOUCH):
         return FixedPoints("ρ", (), continuum=True)
-    roots = [rho for rho in _roots(excess, excess_slope, grid) if rho < 1.0 - 1e-8]
+    roots = [rho for rho in _roots(excess, excess_slope, grid, values) if rho < 1.0 - 1e-8]
     if abs(excess(-1.0)) <= 1e-12 and not any(abs(rho + 1.0) < 1e-8 for rho in roots):
         roots.insert(0, -1.0)
 
@@ -189,9 +189,9 @@ def _range(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) -> tuple[float,
     return low, high if np.isinf(bound) else max(high, 4.0 * (sigma_w * bound) ** 2)
 
 
-def _roots(excess: Callable[[Any], Any], excess_slope: Callable[[Any], Any], grid: Array) -> list[float]:
-    """Zeros of `excess` on the grid: crossings, and extrema that touch zero."""
-    values, slopes = excess(grid), excess_slope(grid)
+def _roots(excess: Callable[[Any], Any], excess_slope: Callable[[Any], Any], grid: Array, values: Array) -> list[float]:
+    """Zeros of `excess`, of which these are the values on the grid: crossings, and extrema that touch zero."""
+    slopes = excess_slope(grid)
     roots = []
     # Extrema first: a touch may show up as no crossing, or as two spurious ones a rounding error apart.
     for i in np.flatnonzero(np.sign(slopes[:-1]) * np.sign(slopes[1:]) < 0.0):
