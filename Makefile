@@ -31,7 +31,7 @@ test: $(READY)
 
 # Chromium comes from the system's packages: a test tool's own download is not to be had everywhere.
 test-browser: $(READY)
-	$(BIN)/pip install --quiet --constraint constraints.txt streamlit plotly threadpoolctl playwright
+	$(BIN)/pip install --quiet --constraint constraints.txt streamlit threadpoolctl playwright
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \

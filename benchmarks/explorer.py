@@ -1,14 +1,24 @@
-"""How long the explorer takes to redraw, in server time.
+"""How long the explorer takes to redraw.
 
-    python benchmarks/explorer.py
+    python benchmarks/explorer.py              in server time
+    python benchmarks/explorer.py --browser    from a key press to the last change on the page, in Chromium
 
 Each control is moved to values it has not had before, so nothing comes from a cache but what belongs to the other
-controls; the time is that of one run of the page's script, pictures included. `look` alone is printed beside it.
+controls. Server time is that of one run of the page's script, pictures included; `look` alone is printed beside it. In
+the browser one press of an arrow key moves a slider by a step; Chromium draws without a GPU, on the same cores as the
+server (make test-browser installs what it needs).
 """
 
+import argparse
 import logging
+import os
+import shutil
+import socket
 import statistics
+import subprocess
+import sys
 import time
+import urllib.request
 
 from streamlit.testing.v1 import AppTest
 from threadpoolctl import threadpool_limits
@@ -73,7 +83,58 @@ def computations(control: str, values: list[float], safe: bool) -> list[float]:
     return seconds
 
 
-def main() -> None:
+PRESSES = 12
+# The time of the last key press and of the last change anywhere but in the slider itself.
+WATCH = """() => {
+    window.seen = {key: 0, last: 0};
+    const ours = node => node.closest && !node.closest("[data-testid=stSlider], [data-testid=stStatusWidget]");
+    new MutationObserver(changes => {
+        if (changes.some(c => ours(c.target.nodeType === 1 ? c.target : c.target.parentElement || document.body)))
+            window.seen.last = performance.now();
+    }).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+    document.addEventListener("keydown", () => { window.seen = {key: performance.now(), last: 0}; }, true);
+}"""
+
+
+def in_the_browser() -> None:
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("HUSH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        sys.exit("no Chromium here; make test-browser installs it as root.")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hush", "explore", "--port", str(port), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server, sync_playwright() as playwright:
+        try:
+            for _ in range(240):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
+                    break
+                except OSError:
+                    time.sleep(0.25)
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            page = browser.new_page(viewport={"width": 1300, "height": 900})
+            page.goto(f"http://127.0.0.1:{port}/")
+            page.locator(".drawing").nth(6).wait_for()
+            page.wait_for_timeout(3000)
+            page.evaluate(WATCH)
+            print(f"{'slider':15} {'median':>9} {'longest':>9}")
+            for name in ("Sparsity s", "Width N", "Depth L"):
+                page.get_by_role("slider", name=name).focus()
+                seconds = []
+                for _ in range(PRESSES):
+                    page.keyboard.press("ArrowRight")
+                    page.wait_for_timeout(1500)
+                    seen = page.evaluate("window.seen")
+                    seconds.append(seen["last"] - seen["key"])
+                print(f"{name:15} {statistics.median(seconds):6.0f} ms {max(seconds):6.0f} ms")
+        finally:
+            server.terminate()
+
+
+def in_server_time() -> None:
     threadpool_limits(1)  # as hush explore does
     logging.getLogger("streamlit").setLevel(logging.ERROR)
     print(f"{'control':15} {'clip':5} {'page, median':>13} {'longest':>9} {'look, median':>13}")
@@ -87,6 +148,12 @@ def main() -> None:
                 f"{control:15} {'safe' if safe else 'm':5} {1e3 * statistics.median(page):10.0f} ms "
                 f"{1e3 * max(page):6.0f} ms {1e3 * statistics.median(alone):10.0f} ms"
             )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--browser", action="store_true", help="measure in Chromium")
+    in_the_browser() if parser.parse_args().browser else in_server_time()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pytest
 from hush.app import Settings, look
 
 pytestmark = pytest.mark.browser
-for _module in ("streamlit", "plotly", "playwright"):
+for _module in ("streamlit", "playwright"):
     pytest.importorskip(_module, reason=f"no browser test without {_module} (make test-browser installs it)")
 
 CHROMIUM = os.environ.get("HUSH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -172,10 +172,10 @@ def test_a_bad_address_shows_a_message_and_the_defaults(browser: Any, address: s
 def test_a_phone_needs_no_sideways_scrolling(browser: Any, address: str) -> None:
     visit = Visit(browser, address, PHONE).open("?activation=cst&sparsity=0.85&v_prime=0.9")
     visit.wait_for_verdict("It will not train")
-    visit.page.locator(".js-plotly-plot").nth(6).wait_for()
+    visit.page.locator(".drawing").nth(6).wait_for()
     visit.shoot("phone")
     widths = visit.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('[data-testid=stMain], .js-plotly-plot')]"
+        "[document.documentElement, ...document.querySelectorAll('[data-testid=stMain], .pictures figure')]"
         ".map(e => [e.scrollWidth, e.clientWidth])"
     )
     assert len(widths) == 9

@@ -63,19 +63,23 @@ def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
 
 def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
     recipe = preset("quick", "deep")
-    for sparsity, v_prime, optimiser, lr in [
-        (0.85, 0.5, "sgd", 5e-4),
-        (0.7, 0.7, "sgd", 3e-4),
-        (0.8, 0.7, "adamw", 5e-5),
-        (0.6, None, "adamw", 5e-5),
+    for row, optimiser, lr in [
+        ("crelu-0.6-0.5", "sgd", 5e-4),
+        ("cst-0.7-0.7", "sgd", 3e-4),
+        ("crelu-0.8-0.7", "adamw", 5e-5),
+        ("shifted_relu-0.5", "adamw", 5e-5),
     ]:
-        config = TrainConfig(**recipe.fields_of(sparsity, v_prime))
+        config = TrainConfig(**recipe.fields_of(row))
         assert (config.optimiser, config.lr) == (optimiser, lr)
-    assert any(s.startswith("But rows with V′ = 0.5: optimiser = sgd, ") for s in recipe.differences)
-    assert any(s.startswith("But rows with V′ = 0.7 and s < 0.8: ") for s in recipe.differences)
+    assert any(s.startswith("But rows *-*-0.5: optimiser = sgd, ") for s in recipe.differences)
+    assert any(s.startswith("But rows *-0.[567]-0.7: ") for s in recipe.differences)
+
+    shallow = preset("quick", "shallow")
+    assert shallow.fields_of("cst-0.9-0.7")["epochs"] == 12
+    assert shallow.fields_of("cst-0.8-0.7")["epochs"] == shallow.fields["epochs"] == 4
 
     changed = recipe.with_fields({"lr": 2e-4})
-    assert changed.fields_of(0.6, 0.5)["lr"] == changed.fields_of(0.6, None)["lr"] == 2e-4
+    assert changed.fields_of("cst-0.6-0.5")["lr"] == changed.fields_of("shifted_relu-0.6")["lr"] == 2e-4
     assert not any("lr = " in s for s in changed.differences)
 
 

@@ -131,8 +131,8 @@ def test_quantiles_by_layer_are_those_of_the_chains() -> None:
     chain = finite_width(phi, math.sqrt(w2), math.sqrt(b2), width, depth)
     k, gains = run_chains(phi, math.sqrt(w2) ** 2, math.sqrt(b2) ** 2, width, depth, 1.0, IMAGE_NORMS)
     for level, row in chain.gain_quantiles.items():
-        np.testing.assert_allclose(row, [*np.quantile(gains, level, axis=1), 0.0], rtol=1e-9, atol=1e-12)
-        assert row[0] == pytest.approx(chain.gain_log10[level], rel=1e-9)
+        np.testing.assert_allclose(row, [*np.quantile(gains, level, axis=1), 0.0], rtol=1e-6, atol=1e-7)
+        assert row[0] == pytest.approx(chain.gain_log10[level], rel=1e-6)
     # A unit's own sampling noise widens the spread of q beyond that of k, and hardly moves its median.
     low, median, high = (np.array(chain.q_quantiles[level]) for level in (0.05, 0.5, 0.95))
     assert np.all(high - low > np.quantile(k, 0.95, axis=1) - np.quantile(k, 0.05, axis=1))

@@ -1,7 +1,7 @@
 """The explorer: a page in the browser where the theory is moved by sliders.
 
-What is computed (`settings`, `outlook`, `verdict`, `snippets`, `presets`, `address`) needs neither Streamlit nor
-Plotly; `charts` needs Plotly, `page` is the Streamlit script and `server` starts it.
+What is computed and drawn (`settings`, `outlook`, `verdict`, `snippets`, `presets`, `address`, `charts`, `drawing`)
+needs no Streamlit; `page` is the Streamlit script and `server` starts it.
 """
 
 from hush.app.address import from_address, to_address

@@ -1,4 +1,4 @@
-"""Everything the page shows for one state of its controls, as numbers: no Streamlit, no Plotly."""
+"""Everything the page shows for one state of its controls, as numbers."""
 
 import math
 from dataclasses import dataclass

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from html import escape
 from typing import Any
 
 import streamlit as st
 
 from hush.app import charts
 from hush.app.address import from_address, to_address
+from hush.app.drawing import STYLE
 from hush.app.outlook import Outlook, look
 from hush.app.presets import PRESETS
 from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
@@ -25,24 +27,36 @@ _TITLES = {
 _FIELDS = tuple(Settings.__dataclass_fields__)
 
 # The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window.
-_STYLE = """<style>
+_STYLE = """
 .block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
 :has(> .st-key-verdict) {position: sticky; top: 0; z-index: 100; background: var(--st-background-color);}
 .st-key-verdict h2 {padding: 0; font-size: 1.6rem;}
-.st-key-numbers [data-testid="stMetricValue"] {font-size: 1.15rem;}
+.numbers {display: flex; flex-wrap: wrap; gap: 0.5rem 1.3rem; margin: 0 0 1rem;}
+.numbers dt {font-size: 0.875rem; font-weight: 400;}
+.numbers dd {font-size: 1.15rem; margin: 0;}
 header[data-testid="stHeader"] {height: 0; min-height: 0;}
+.pictures {display: grid; gap: 1.2rem 1.5rem; margin-bottom: 1rem; grid-template-columns: minmax(0, 1fr);}
+.pictures figure {margin: 0;}
+.pictures figcaption {font-size: 0.875rem; opacity: 0.7;}
+@media (min-width: 900px) {
+  .pictures {grid-template-columns: repeat(6, minmax(0, 1fr));}
+  .pictures figure {grid-column: span 3;}
+  .pictures figure:nth-child(5):nth-last-child(3), .pictures figure:nth-child(5):nth-last-child(3) ~ figure {
+    grid-column: span 2;
+  }
+}
 @media (max-width: 640px) {
   .st-key-verdict h2 {font-size: 1.2rem;}
   .st-key-verdict p {font-size: 0.85rem;}
   .block-container {padding-left: 0.8rem; padding-right: 0.8rem;}
 }
-</style>"""
+"""
 
 
 def main() -> None:
     """Draw the page for the address, or for what the controls have been moved to since."""
     st.set_page_config("hush explorer", layout="wide")
-    st.html(_STYLE)
+    st.html(f"<style>{_STYLE}{STYLE}</style>")
     _restore()
     top, notice = st.container(key="verdict"), st.container()
     left, right = st.columns([1, 3], gap="medium")
@@ -61,8 +75,8 @@ def main() -> None:
         box = st.success if outlook.verdict.trains else st.error
         box(f"## {outlook.verdict.headline}\n{_plain(outlook.verdict.sentence)}")
     with right:
-        _figures(outlook)
-        _pictures(outlook)
+        # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
+        st.markdown(_numbers(outlook) + _pictures(outlook), unsafe_allow_html=True)
         _take_away(outlook)
 
 
@@ -184,8 +198,8 @@ def _free() -> None:
             state[name] = span(name, state.activation, state.q_star).nearest(round(value, 4))
 
 
-def _figures(outlook: Outlook) -> None:
-    """The numbers, in a row that wraps."""
+def _numbers(outlook: Outlook) -> str:
+    """In a row that wraps."""
     design, finite = outlook.design, outlook.finite
     safe = None if outlook.safe_clip is None else outlook.safe_clip.value
     rows = [
@@ -199,41 +213,31 @@ def _figures(outlook: Outlook) -> None:
         ("σ_w", f"{outlook.sigma_w:.3f}"),
         ("σ_b", f"{outlook.sigma_b:.3f}"),
     ]
-    with st.container(horizontal=True, gap="small", key="numbers"):
-        for name, value in rows:
-            st.metric(name, value, width="content")
+    return f'<dl class="numbers">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)}</dl>'
 
 
-def _pictures(outlook: Outlook) -> None:
-    first, second = st.columns(2)
-    with first:
-        _picture("Variance map V(q)", charts.variance(outlook), str(outlook.fixed_points))
-    with second:
-        if outlook.correlations is None:
-            st.markdown("**Correlation map R(ρ)**")
-            st.info("q runs away or dies out: there is no q at which R could be drawn.")
-        else:
-            _picture("Correlation map R(ρ)", charts.correlation(outlook), str(outlook.correlations))
-    first, second = st.columns(2)
-    with first:
-        _picture("q through the layers", charts.q(outlook), "5–95 % and 10–90 % of initialisations and inputs, median.")
-    with second:
-        text = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
-        _picture("Gain of the gradient", charts.gain(outlook), text)
-    columns = st.columns(3 if outlook.slope_of_clip is not None else 2)
-    with columns[0]:
-        _picture("Activation φ", charts.activation(outlook), "Behind: the Gaussian it is fed.")
-    if outlook.slope_of_clip is not None:
-        with columns[1]:
-            _picture("V′ and V″ against the clip", charts.clips(outlook), "On the Edge of Chaos: V′ blue, V″ orange.")
-    with columns[-1]:
-        _picture("Edge of Chaos", charts.edge(outlook), "The curve over all q*, and where this network stands.")
+def _pictures(outlook: Outlook) -> str:
+    odds = "5–95 % and 10–90 % of initialisations and inputs, median."
+    back = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
+    lost = "q runs away or dies out: there is no q at which R could be drawn."
+    pictures = [
+        _picture("Variance map V(q)", charts.variance, outlook, str(outlook.fixed_points)),
+        _picture("Correlation map R(ρ)", charts.correlation, outlook, str(outlook.correlations or lost)),
+        _picture("q through the layers", charts.q, outlook, odds),
+        _picture("Gain of the gradient", charts.gain, outlook, back),
+        _picture("Activation φ", charts.activation, outlook, "Behind: the Gaussian it is fed."),
+        _picture("V′ and V″ against the clip", charts.clips, outlook, "On the Edge of Chaos: V′ blue, V″ orange.")
+        if outlook.slope_of_clip is not None
+        else "",
+        _picture("Edge of Chaos", charts.edge, outlook, "The curve over all q*, and where this network stands."),
+    ]
+    return f'<div class="pictures">{"".join(pictures)}</div>'
 
 
-def _picture(title: str, figure: Any, caption: str) -> None:
-    st.markdown(f"**{title}**")
-    st.plotly_chart(figure, key=title, config={"displayModeBar": False}, alt=f"{title}. {caption}")
-    st.caption(_plain(caption))
+def _picture(title: str, chart: Callable[[Outlook, str], str | None], outlook: Outlook, caption: str) -> str:
+    drawing = chart(outlook, f"{title}. {caption}")
+    inside = "" if drawing is None else f'<div class="drawing">{drawing}</div>'
+    return f"<figure><strong>{escape(title)}</strong>{inside}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _take_away(outlook: Outlook) -> None:

@@ -16,7 +16,7 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
     Raises:
         ValueError: if the extra is not installed, or if nothing can listen there.
     """
-    missing = [name for name in ("streamlit", "plotly") if find_spec(name) is None]
+    missing = [name for name in ("streamlit", "threadpoolctl") if find_spec(name) is None]
     if missing:
         raise ValueError(f"the explorer needs {' and '.join(missing)}: pip install 'hush[app]'.")
     check_port(host, port)

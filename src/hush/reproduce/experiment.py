@@ -28,7 +28,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return _name(self.paper)
+        return self.paper.name
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def experiment(
 
 def _configs(row: PaperRow, recipe: Preset) -> tuple[TrainConfig, ...]:
     slope = None if row.clip is None else row.v_prime
-    how = recipe.fields_of(row.sparsity, slope)
+    how = recipe.fields_of(row.name)
     first = TrainConfig(activation=row.activation, sparsity=row.sparsity, v_prime=slope, **how)
     return tuple(first.with_seed(seed) for seed in range(recipe.seeds))
 
@@ -100,10 +100,6 @@ def _usual(paper: list[PaperRow], recipe: Preset) -> set[int]:
     if recipe.one_each:
         return {max(n for n, row in usual.items() if row.activation == a) for a in {r.activation for r in paper}}
     return set(usual)
-
-
-def _name(row: PaperRow) -> str:
-    return f"{row.activation}-{row.sparsity:g}" + ("" if row.clip is None else f"-{row.v_prime:g}")
 
 
 def select(text: str, paper: list[PaperRow]) -> set[int]:
@@ -120,9 +116,9 @@ def select(text: str, paper: list[PaperRow]) -> set[int]:
             if not numbers or min(numbers) < 1 or max(numbers) > len(paper):
                 raise ValueError(f"there is no row {word}: the table has rows 1 to {len(paper)}.")
         else:
-            numbers = {n for n, row in enumerate(paper, start=1) if f"{_name(row)}-".startswith(f"{word}-")}
+            numbers = {n for n, row in enumerate(paper, start=1) if f"{row.name}-".startswith(f"{word}-")}
             if not numbers:
-                raise ValueError(f"there is no row {word!r}; its rows are {', '.join(map(_name, paper))}.")
+                raise ValueError(f"there is no row {word!r}; its rows are {', '.join(r.name for r in paper)}.")
         found |= numbers
     if not found:
         raise ValueError(f"{text!r} names no row; ask for rows such as 1-5,8 or crelu-0.85-0.7.")

@@ -39,6 +39,11 @@ class PaperRow:
     cnn_sparsity: float | None = None
 
     @property
+    def name(self) -> str:
+        """Such as "shifted_relu-0.6" or "crelu-0.85-0.7": activation, sparsity and, with a clip, V′."""
+        return f"{self.activation}-{self.sparsity:g}" + ("" if self.clip is None else f"-{self.v_prime:g}")
+
+    @property
     def outcome(self) -> Outcome:
         """Trained at a mean accuracy of 0.85 or more, failed below 0.5, mixed between.
 

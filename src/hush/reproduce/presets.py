@@ -8,6 +8,7 @@ what a preset does differently from the paper is a list of sentences that is pri
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
@@ -21,17 +22,20 @@ KINDS = ("deep", "cnn", "shallow", "second")
 
 @dataclass(frozen=True)
 class Own:
-    """What rows of a slope V′ and a sparsity below `below` have instead of the preset's fields."""
+    """What some rows have instead of the preset's fields.
 
-    v_prime: float
-    below: float
+    Arguments:
+        rows: patterns of their names, such as "cst-*-0.9".
+        fields: of TrainConfig.
+    """
+
+    rows: tuple[str, ...]
     fields: Mapping[str, Any]
 
     def sentence(self, usual: Mapping[str, Any]) -> str:
         """Empty where they differ in nothing."""
         other = ", ".join(f"{name} = {value}" for name, value in self.fields.items() if value != usual.get(name))
-        which = f"V′ = {self.v_prime:g}" + (f" and s < {self.below:g}" if self.below < 1.0 else "")
-        return f"But rows with {which}: {other}." if other else ""
+        return f"But rows {' and '.join(self.rows)}: {other}." if other else ""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,9 @@ class Preset:
         """From the paper's protocol, one sentence each; none means that the paper's figures are within reach."""
         return _differences(self.fields, self.kind, self.seeds, self.own)
 
-    def fields_of(self, sparsity: float, v_prime: float | None) -> dict[str, Any]:
-        """The fields of a row; without a V′ it is an unclipped one."""
-        own = (o.fields for o in self.own if o.v_prime == v_prime and sparsity < o.below)
+    def fields_of(self, row: str) -> dict[str, Any]:
+        """The fields of the row of this name."""
+        own = (o.fields for o in self.own if any(fnmatchcase(row, pattern) for pattern in o.rows))
         return {**self.fields, **next(own, {})}
 
 
@@ -156,9 +160,14 @@ QUICK: dict[str, dict[str, Any]] = {
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (
-        Own(0.5, 1.0, MappingProxyType({**_SGD, "lr": 5e-4})),
-        Own(0.7, 0.8, MappingProxyType({**_SGD, "lr": 3e-4})),
-        Own(0.9, 0.8, MappingProxyType({**_SGD, "lr": 1.5e-4})),
+        Own(("*-*-0.5",), MappingProxyType({**_SGD, "lr": 5e-4})),
+        Own(("*-0.[567]-0.7",), MappingProxyType({**_SGD, "lr": 3e-4})),
+        Own(("*-0.[567]-0.9",), MappingProxyType({**_SGD, "lr": 1.5e-4})),
+    ),
+    # The sparsest layers take three times as long to their plateau, and but for V′ = 0.5 come apart at the usual rate.
+    ("quick", "shallow"): (
+        Own(("*-0.85-0.5", "*-0.9-0.5"), MappingProxyType({"epochs": 12})),
+        Own(("*-0.85-0.7", "*-0.9-0.7", "crelu-0.85-0.9"), MappingProxyType({"epochs": 12, "lr": 1e-4})),
     ),
 }
 

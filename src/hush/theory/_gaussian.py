@@ -70,7 +70,10 @@ def interval_moments(a: Array, b: Array, width: Array, order: int) -> list[Array
     (a clip m beside a threshold τ ≫ m) must not lose it. a = −∞ is allowed for order 0 only, b = ∞ always.
     """
     narrow = is_narrow(a, b, width)
-    moments = _wide_moments(np.where(narrow, 0.0, a), np.where(narrow, np.inf, b), width, order)
+    if narrow.all():
+        moments = [np.empty(a.shape) for _ in range(order + 1)]
+    else:
+        moments = _wide_moments(np.where(narrow, 0.0, a), np.where(narrow, np.inf, b), width, order)
     if narrow.any():
         w = width[narrow]
         u = w[:, None] * _NODES

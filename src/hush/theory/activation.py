@@ -7,6 +7,7 @@ the terms of those sums positive: no cancellation, in the tails or for narrow cl
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -283,8 +284,7 @@ class PiecewiseLinear:
 
     def _at_zero(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """(φ′, φ) just left and just right of x = 0."""
-        left = int(np.searchsorted(self.kinks, 0.0, side="left"))
-        right = int(np.searchsorted(self.kinks, 0.0, side="right"))
+        left, right = bisect_left(self.kinks, 0.0), bisect_right(self.kinks, 0.0)
         return (self.slopes[left], self.offsets[left]), (self.slopes[right], self.offsets[right])
 
     def _limit(self, of: Callable[[float], float]) -> float:

@@ -182,20 +182,23 @@ def finite_width(
 def summarise(width: int, k: Array, gains: Array, seed: int = 0) -> FiniteWidth:
     """The quantiles and odds of `run_chains`' (k, gains) at this width."""
     depth, samples = k.shape
-    q = _layer_quantiles(k * _sampling_noise(width, depth, samples, seed))
-    return FiniteWidth(width, depth, q, _layer_quantiles(np.vstack([gains, np.zeros(samples)])), *outcome(gains))
+    # Single precision sorts twice as fast; relative to the first q, whatever the unit, it does not run over.
+    unit = float(np.median(k[0]))
+    q = _layer_quantiles((k / unit).astype(np.float32) * _sampling_noise(width, depth, samples, seed), unit)
+    back = _layer_quantiles(np.vstack([gains, np.zeros(samples)]).astype(np.float32))
+    return FiniteWidth(width, depth, q, back, *outcome(gains))
 
 
-def _layer_quantiles(values: Array) -> dict[float, tuple[float, ...]]:
-    """For each level the quantile over the samples of each layer."""
+def _layer_quantiles(values: Any, unit: float = 1.0) -> dict[float, tuple[float, ...]]:
+    """For each level the quantile over the samples of each layer, of values in this unit."""
     # Sorting everything is several times as fast as np.quantile's partitioning.
     ordered = np.sort(values, axis=1)
     quantiles = {}
     for level in _LEVELS:
         place = level * (values.shape[1] - 1)
         low, part = int(place), place % 1.0
-        row = ordered[:, low] + part * (ordered[:, min(low + 1, values.shape[1] - 1)] - ordered[:, low])
-        quantiles[level] = tuple(row.tolist())
+        below, above = (ordered[:, i].astype(np.float64) for i in (low, min(low + 1, values.shape[1] - 1)))
+        quantiles[level] = tuple((unit * (below + part * (above - below))).tolist())
     return quantiles
 
 
@@ -398,16 +401,18 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
 
 
 @lru_cache(maxsize=2)
-def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Array:
-    """Draws of χ²_N/N, by the Wilson–Hilferty cube."""
+def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Any:
+    """Draws of χ²_N/N, by the Wilson–Hilferty cube; in single precision, as the chains are."""
     spread = 2.0 / (9.0 * width)
-    root = np.maximum(1.0 - spread + np.sqrt(spread) * _sampling_normals(depth, samples, seed), 0.0)
+    root = _sampling_normals(depth, samples, seed) * np.float32(np.sqrt(spread))
+    root += np.float32(1.0 - spread)
+    np.maximum(root, np.float32(0.0), out=root)
     return root * root * root
 
 
 @lru_cache(maxsize=2)
-def _sampling_normals(depth: int, samples: int, seed: int) -> Array:
-    return np.random.default_rng([seed, 1]).standard_normal((depth, samples))
+def _sampling_normals(depth: int, samples: int, seed: int) -> Any:
+    return np.random.default_rng([seed, 1]).standard_normal((depth, samples), dtype=np.float32)
 
 
 @lru_cache(maxsize=4)
