@@ -167,7 +167,7 @@ _OWN = {
     # The sparsest layers take three times as long to their plateau, and but for V′ = 0.5 come apart at the usual rate.
     ("quick", "shallow"): (
         Own(("*-0.85-0.5", "*-0.9-0.5"), MappingProxyType({"epochs": 12})),
-        Own(("*-0.85-0.7", "*-0.9-0.7", "crelu-0.85-0.9"), MappingProxyType({"epochs": 12, "lr": 1e-4})),
+        Own(("*-0.85-0.7", "*-0.9-0.7", "crelu-0.85-0.9", "cst-0.7-0.9"), MappingProxyType({"epochs": 12, "lr": 1e-4})),
     ),
 }
 
