@@ -22,7 +22,7 @@ KINDS = ("deep", "cnn", "shallow", "second")
 
 @dataclass(frozen=True)
 class Own:
-    """What some rows have instead of the preset's fields.
+    """What some rows have instead of the preset's fields; of several that fit a row the first counts.
 
     Arguments:
         rows: patterns of their names, such as "cst-*-0.9".
@@ -33,9 +33,11 @@ class Own:
     fields: Mapping[str, Any]
 
     def sentence(self, usual: Mapping[str, Any]) -> str:
-        """Empty where they differ in nothing."""
+        """Empty where they differ in nothing any more."""
         other = ", ".join(f"{name} = {value}" for name, value in self.fields.items() if value != usual.get(name))
-        return f"But rows {' and '.join(self.rows)}: {other}." if other else ""
+        if self.fields and not other:
+            return ""
+        return f"But rows {' and '.join(self.rows)}: {other or 'as the others'}."
 
 
 @dataclass(frozen=True)
@@ -156,10 +158,14 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 # AdamW is soon past the plateau where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
-# bounds: five times the paper's at V′ = 0.5.
+# bounds: five times the paper's at V′ = 0.5. Where that ends short of one half, a lower rate for longer does not.
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (
+        Own(("cst-0.8-0.5",), MappingProxyType({})),
+        Own(("cst-0.7-0.5",), MappingProxyType({**_SGD, "lr": 3e-4, "epochs": 16})),
+        Own(("crelu-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 16})),
+        Own(("cst-0.8-0.7",), MappingProxyType({**_SGD, "lr": 2.5e-4, "epochs": 16})),
         Own(("*-*-0.5",), MappingProxyType({**_SGD, "lr": 5e-4})),
         Own(("*-0.[567]-0.7",), MappingProxyType({**_SGD, "lr": 3e-4})),
         Own(("*-0.[567]-0.9",), MappingProxyType({**_SGD, "lr": 1.5e-4})),
