@@ -173,6 +173,8 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Any, address: str) -> None
     visit = Visit(browser, address, PHONE).open("?activation=cst&sparsity=0.85&v_prime=0.9")
     visit.wait_for_verdict("It will not train")
     visit.page.locator(".drawing").nth(6).wait_for()
+    # The page's style comes in an element of its own.
+    visit.page.wait_for_function("getComputedStyle(document.querySelector('.pictures')).display === 'grid'")
     visit.shoot("phone")
     widths = visit.page.evaluate(
         "[document.documentElement, ...document.querySelectorAll('[data-testid=stMain], .pictures figure')]"
