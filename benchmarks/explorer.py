@@ -11,15 +11,11 @@ server (make test-browser installs what it needs).
 
 import argparse
 import logging
-import os
-import shutil
-import socket
 import statistics
-import subprocess
 import sys
 import time
-import urllib.request
 
+from _serving import CHROMIUM, DESKTOP, FLAGS, serving
 from streamlit.testing.v1 import AppTest
 from threadpoolctl import threadpool_limits
 
@@ -99,39 +95,25 @@ WATCH = """() => {
 def in_the_browser() -> None:
     from playwright.sync_api import sync_playwright
 
-    chromium = os.environ.get("HUSH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+    if CHROMIUM is None:
         sys.exit("no Chromium here; make test-browser installs it as root.")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "hush", "explore", "--port", str(port), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server, sync_playwright() as playwright:
-        try:
-            for _ in range(240):
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
-                    break
-                except OSError:
-                    time.sleep(0.25)
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1300, "height": 900})
-            page.goto(f"http://127.0.0.1:{port}/")
-            page.locator(".drawing").nth(6).wait_for()
-            page.wait_for_timeout(3000)
-            page.evaluate(WATCH)
-            print(f"{'slider':15} {'median':>9} {'longest':>9}")
-            for name in ("Sparsity s", "Width N", "Depth L"):
-                page.get_by_role("slider", name=name).focus()
-                seconds = []
-                for _ in range(PRESSES):
-                    page.keyboard.press("ArrowRight")
-                    page.wait_for_timeout(1500)
-                    seen = page.evaluate("window.seen")
-                    seconds.append(seen["last"] - seen["key"])
-                print(f"{name:15} {statistics.median(seconds):6.0f} ms {max(seconds):6.0f} ms")
-        finally:
-            server.terminate()
+    with serving() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        page = browser.new_page(viewport=DESKTOP)
+        page.goto(address)
+        page.locator(".drawing").nth(6).wait_for()
+        page.wait_for_timeout(3000)
+        page.evaluate(WATCH)
+        print(f"{'slider':15} {'median':>9} {'longest':>9}")
+        for name in ("Sparsity s", "Width N", "Depth L"):
+            page.get_by_role("slider", name=name).focus()
+            seconds = []
+            for _ in range(PRESSES):
+                page.keyboard.press("ArrowRight")
+                page.wait_for_timeout(1500)
+                seen = page.evaluate("window.seen")
+                seconds.append(seen["last"] - seen["key"])
+            print(f"{name:15} {statistics.median(seconds):6.0f} ms {max(seconds):6.0f} ms")
 
 
 def in_server_time() -> None:

@@ -6,58 +6,30 @@ Screenshots go to $HUSH_SCREENSHOTS where that is set.
 """
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks._serving import CHROMIUM, DESKTOP, FLAGS, PHONE, serving
 from hush.app import Settings, look
 
 pytestmark = pytest.mark.browser
 for _module in ("streamlit", "playwright"):
     pytest.importorskip(_module, reason=f"no browser test without {_module} (make test-browser installs it)")
 
-CHROMIUM = os.environ.get("HUSH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("no browser test without Chromium (make test-browser installs it as root)", allow_module_level=True)
 
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-DESKTOP, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
 TIMEOUT = 60_000
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The address of `hush explore`, running as a user starts it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "hush", "explore", "--port", str(port), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        try:
-            for _ in range(240):
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
-                    break
-                except OSError:
-                    assert server.poll() is None, server.stdout.read() if server.stdout else ""
-                    time.sleep(0.25)
-            else:
-                pytest.fail("hush explore did not answer within a minute")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-            server.wait(20)
+    with serving() as where:
+        yield where
 
 
 @pytest.fixture(scope="module")

@@ -220,9 +220,10 @@ def _pictures(outlook: Outlook) -> str:
     odds = "5–95 % and 10–90 % of initialisations and inputs, median."
     back = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
     lost = "q runs away or dies out: there is no q at which R could be drawn."
+    meeting = lost if outlook.correlations is None else str(outlook.correlations)
     pictures = [
         _picture("Variance map V(q)", charts.variance, outlook, str(outlook.fixed_points)),
-        _picture("Correlation map R(ρ)", charts.correlation, outlook, str(outlook.correlations or lost)),
+        _picture("Correlation map R(ρ)", charts.correlation, outlook, meeting),
         _picture("q through the layers", charts.q, outlook, odds),
         _picture("Gain of the gradient", charts.gain, outlook, back),
         _picture("Activation φ", charts.activation, outlook, "Behind: the Gaussian it is fed."),

@@ -258,10 +258,9 @@ def largest_safe_clip(
                 f"no clip keeps the odds of exploding gradients within {odds:g} for {name} at sparsity {sparsity:g}, "
                 f"width {width} and depth {depth}; take a wider or shallower network, or less sparsity."
             )
-    while safe < largest and risk(min(safe + _STEP, largest)) <= 0.0:
-        safe = min(safe + _STEP, largest)
+    while safe < largest and risk(unsafe := min(safe + _STEP, largest)) <= 0.0:
+        safe = unsafe
     if safe < largest:
-        unsafe = min(safe + _STEP, largest)
         # Only the chains that come close to exploding at the larger clip can explode below it.
         close = everyone.only(tried[unsafe] > EXPLODING_GAIN_LOG10 - _MARGIN)
         brentq(risk, safe, unsafe, args=(close,), xtol=5e-3)
