@@ -1,5 +1,6 @@
 """The explorer's page: a Streamlit script. Controls to the left, the verdict above all, the pictures below it."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import asdict
 from html import escape
@@ -57,6 +58,7 @@ def main() -> None:
     """Draw the page for the address, or for what the controls have been moved to since."""
     st.set_page_config("hush explorer", layout="wide")
     st.html(f"<style>{_STYLE}{STYLE}</style>")
+    _settle()
     _restore()
     top, notice = st.container(key="verdict"), st.container()
     left, right = st.columns([1, 3], gap="medium")
@@ -78,6 +80,15 @@ def main() -> None:
         # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
         st.markdown(_numbers(outlook) + _pictures(outlook), unsafe_allow_html=True)
         _take_away(outlook)
+
+
+@st.cache_resource(show_spinner=False)
+def _settle() -> None:
+    """Once: after each redraw Streamlit collects garbage, and until it has looked at every object the pictures wait.
+
+    What is there now, the imported modules, stays; it need not be looked at again.
+    """
+    gc.freeze()
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

@@ -17,6 +17,7 @@ A φ that is silent on the whole negative side has c = c′ = 0 at ρ = −1, an
 integral runs from −1 instead, c(ρ) = ∫_{−1}^ρ (ρ − t) c″(t) dt, and keeps its relative precision.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -153,10 +154,15 @@ def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array, both
     edges = np.concatenate([[0.0], 0.5 ** np.arange(levels, -1, -1)])
     if both_ends:
         edges = np.concatenate([0.5 * edges, 1.0 - 0.5 * edges[-2::-1]])
-    base, weight = np.polynomial.legendre.leggauss(16 + int(np.ceil(largest)))
+    base, weight = _gauss(16 + int(np.ceil(largest)))
     widths = np.diff(edges)[:, None]
     nodes = edges[:-1, None] + 0.5 * widths * (base + 1.0)
     return nodes.ravel(), (0.5 * widths * weight).ravel()
+
+
+@lru_cache
+def _gauss(count: int) -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(count)
 
 
 def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
