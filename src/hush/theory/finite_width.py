@@ -327,11 +327,11 @@ def _run(
     depth, samples = len(draws.forward) + 1, draws.inputs.size
     k, log_gain = np.empty((depth, samples), single), np.empty((depth - 1, samples), single)
     k[0] = draws.inputs
-    floor = single(max(b2 / q_start, 1.0 / _REACH))
-    ceiling = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
-    low, high = np.log(min(floor, draws.smallest)), np.log(max(ceiling, draws.largest))
+    lowest = single(max(b2 / q_start, 1.0 / _REACH))
+    highest = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
+    low, high = np.log(min(lowest, draws.smallest)), np.log(max(highest, draws.largest))
     grid = np.linspace(low, high, max(64, int(40 * (high - low))))
-    low, per_cell, last = single(low), single(1.0 / (grid[1] - grid[0])), single(grid.size - 2)
+    low, per_cell, to_log10 = single(low), single(1.0 / (grid[1] - grid[0])), single(3.0 / np.log(10.0))
     # An entry's figures side by side: one look-up fetches them all, or rather eight, which are fetched far faster.
     *eight, ninth = _tables(phi, w2, b2, width, q_start * np.exp(grid), positions, q_start).astype(single)
     table = np.stack(eight, axis=1)
@@ -339,8 +339,9 @@ def _run(
     mean, step, spread, skew, gain, gain_step, shared, own = found.T
     part, cell, term, rest = np.empty((4, samples), single)
     index = np.empty(samples, np.intp)
-    zero, to_log10 = single(0.0), single(3.0 / np.log(10.0))
-    least = np.full(samples, 0.05, single)
+    # One bound for each chain: NumPy takes the larger of two arrays far faster than of an array and a number.
+    bounds = (0.0, grid.size - 2.0, lowest, highest, 0.05)
+    first, last, floor, ceiling, least = (np.full(samples, bound, single) for bound in bounds)
     # In place, operation by operation: what takes the time is memory, not arithmetic.
     for layer in range(depth - 1):
         z, following, root = draws.forward[layer], k[layer + 1], log_gain[layer]
@@ -348,7 +349,7 @@ def _run(
         part -= low
         part *= per_cell
         np.floor(part, out=cell)
-        np.clip(cell, zero, last, out=cell)
+        np.minimum(np.maximum(cell, first, out=cell), last, out=cell)
         part -= cell
         index[:] = cell
         table.take(index, axis=0, out=found, mode="clip")
@@ -359,7 +360,7 @@ def _run(
         following += mean
         following += np.multiply(spread, z, out=term)
         following += np.multiply(skew, draws.curved[layer], out=term)
-        np.clip(following, floor, ceiling, out=following)
+        np.minimum(np.maximum(following, floor, out=following), ceiling, out=following)
         # A sum of a few active squares is like a gamma variable: Wilson–Hilferty, with the smallest kept positive.
         np.multiply(shared, z, out=root)
         root += rest
