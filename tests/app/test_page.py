@@ -1,5 +1,6 @@
 """The page's script, run by Streamlit without a browser."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ def test_it_opens_with_a_design_that_trains() -> None:
     assert "It should train." in verdict(page)
     assert not page.warning
     assert page.code[1].value == "hush design crelu --sparsity 0.85 --width 300 --depth 100"
+
+
+def test_what_is_imported_is_not_garbage() -> None:
+    open_page()
+    # Else Streamlit looks through all of it after every redraw, while the pictures wait.
+    assert gc.get_freeze_count() > 10_000
 
 
 def test_the_verdict_follows_the_clip_and_the_address_follows_both() -> None:
