@@ -35,9 +35,7 @@ class Own:
     def sentence(self, usual: Mapping[str, Any]) -> str:
         """Empty where they differ in nothing any more."""
         other = ", ".join(f"{name} = {value}" for name, value in self.fields.items() if value != usual.get(name))
-        if self.fields and not other:
-            return ""
-        return f"But rows {' and '.join(self.rows)}: {other or 'as the others'}."
+        return f"But rows {' and '.join(self.rows)}: {other}." if other else ""
 
 
 @dataclass(frozen=True)
@@ -157,12 +155,14 @@ QUICK: dict[str, dict[str, Any]] = {
     "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1.5e-2, "warmup": 0, "batch": 64, "epochs": 6},
 }
 
-# AdamW is soon past the plateau where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
-# bounds: five times the paper's at V′ = 0.5. Where that ends short of one half, a lower rate for longer does not.
+# AdamW is soon past one half where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
+# bounds: five times the paper's at V′ = 0.5. Where either ends short of it, SGD at a lower rate for longer does not.
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (
-        Own(("cst-0.8-0.5",), MappingProxyType({})),
+        Own(("cst-0.8-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 24})),
+        Own(("cst-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 24, "give_up": 8})),
+        Own(("crelu-0.8-0.9",), MappingProxyType({**_SGD, "lr": 9e-5, "epochs": 32})),
         Own(("cst-0.7-0.5",), MappingProxyType({**_SGD, "lr": 3e-4, "epochs": 16})),
         Own(("crelu-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 16})),
         Own(("cst-0.8-0.7",), MappingProxyType({**_SGD, "lr": 2.5e-4, "epochs": 16})),
