@@ -36,7 +36,7 @@ test-browser: $(READY)
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
 	  fi; } || echo "Chromium could not be installed."
-	$(BIN)/python -m pytest -m browser tests/app
+	$(BIN)/python -m pytest tests/app
 
 docs: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt mkdocs mkdocs-material 'mkdocstrings[python]'
