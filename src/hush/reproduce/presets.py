@@ -33,7 +33,7 @@ class Own:
     fields: Mapping[str, Any]
 
     def sentence(self, usual: Mapping[str, Any]) -> str:
-        """Empty where they differ in nothing any more."""
+        """Empty where they differ in nothing."""
         other = ", ".join(f"{name} = {value}" for name, value in self.fields.items() if value != usual.get(name))
         return f"But rows {' and '.join(self.rows)}: {other}." if other else ""
 
