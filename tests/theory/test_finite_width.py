@@ -125,6 +125,19 @@ def test_it_is_reproducible_and_seeded() -> None:
     assert finite_width(*arguments, seed=1) != finite_width(*arguments)
 
 
+def test_it_does_not_depend_on_what_was_asked_before() -> None:
+    module = sys.modules["hush.theory.finite_width"]
+    kept = (module.run_chains, module._draws, module._stream, module._sampling_noise)
+    phi = activation("crelu", 1.0, 1.0)
+
+    def fresh(*depths: int) -> object:
+        for cache in kept:
+            cache.cache_clear()
+        return [finite_width(phi, 2.5, 0.6, 100, depth) for depth in depths][-1]
+
+    assert fresh(20) == fresh(3, 20) == fresh(50, 7, 20)
+
+
 def test_quantiles_by_layer_are_those_of_the_chains() -> None:
     phi, width, depth = activation("cst", 1.0, 1.2), 80, 15
     w2, b2 = edge_of_chaos(phi, 1.0)

@@ -233,7 +233,7 @@ def _silhouette(phi: PiecewiseLinear, made: Design) -> Curve:
     unit = math.sqrt(made.q_star)
     reach = max(3.5 * unit, made.threshold + 1.4 * (made.clip or 1.5 * unit))
     x = np.sort(np.concatenate([np.linspace(-reach, reach, 81), phi.kinks]))
-    return Curve(x, np.array([phi(float(v)) for v in x]))
+    return Curve(x, phi(x))
 
 
 @lru_cache(maxsize=64)

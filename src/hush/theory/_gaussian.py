@@ -23,9 +23,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES = 0.5 * (_NODES + 1.0)
 _WEIGHTS = 0.5 * _WEIGHTS
 
-# Above this the continued fraction for the tail ratios has converged to rounding in _TERMS steps.
+# Above this the tail ratios come from a continued fraction.
 _LARGE = 3.0
-_TERMS = 80
 
 
 def density(z: ArrayLike) -> Array:
@@ -51,16 +50,26 @@ def tail_moments(t: ArrayLike, order: int) -> list[Array]:
         forward.append(following)
     large = t > _LARGE
     if large.any():
-        u = t[large]
-        ratio, ratios = 1.0 / u, []
-        for k in range(_TERMS, 0, -1):
-            ratio = 1.0 / (u + (k + 1) * ratio)
-            ratios.append(ratio)
         product = tails[0][large]
-        for k in range(1, order + 1):
-            product = product * ratios[_TERMS - k]
+        for k, ratio in enumerate(_tail_ratios(t[large], order), 1):
+            product = product * ratio
             forward[k][large] = product
     return tails + forward[1:]
+
+
+def _tail_ratios(t: Array, order: int) -> list[Array]:
+    """[r_1, …, r_order] for t > 3, converged to rounding."""
+    terms = 10 + int(150.0 / t.min())
+    # As if r_k were the same from here on.
+    ratio = 2.0 / (t + np.sqrt(t * t + 4.0 * (terms + 2)))
+    ratios = []
+    for k in range(terms, 0, -1):
+        ratio *= k + 1.0
+        ratio += t
+        np.reciprocal(ratio, out=ratio)
+        if k <= order:
+            ratios.append(ratio.copy())
+    return ratios[::-1]
 
 
 def interval_moments(a: Array, b: Array, width: Array, order: int) -> list[Array]:
@@ -78,8 +87,9 @@ def interval_moments(a: Array, b: Array, width: Array, order: int) -> list[Array
         w = width[narrow]
         u = w[:, None] * _NODES
         weighted = _WEIGHTS * density(a[narrow][:, None] + u)
-        for k in range(order + 1):
-            moments[k][narrow] = w * (weighted * u**k).sum(-1)
+        for moment in moments:
+            moment[narrow] = w * weighted.sum(-1)
+            weighted *= u
     return moments
 
 

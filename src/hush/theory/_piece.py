@@ -62,18 +62,14 @@ class Piece:
         return np.asarray(sum(terms))
 
     def input_square(self, root: Array) -> Array:
-        """E[x²] over this piece."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
+        """E[x²] over this piece, a sloped one."""
         a = self._interval(root)[0]
         m0, m1, m2 = self._moments(root, 2)[:3]
         a = np.where(m0 == 0.0, 0.0, a)
         return (a * a * m0 + 2.0 * a * m1 + m2) * root * root
 
     def slope(self, root: Array) -> Array:
-        """E[φ φ′ x]/q over this piece: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
+        """E[φ φ′ x]/q over this piece, a sloped one: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
         a = self._interval(root)[0]
         d = self._rise(root)
         m0, m1, m2 = self._moments(root, 2)[:3]
@@ -82,9 +78,7 @@ class Piece:
         return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)
 
     def curvature(self, root: Array) -> Array:
-        """E[φ φ′ x (z² − 3)]/(2q²) over this piece: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
-        if self.alpha == 0.0:
-            return np.zeros(root.shape)
+        """E[φ φ′ x (z² − 3)]/(2q²) over this piece, a sloped one: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
         a, b, width = self._interval(root)
         d = self._rise(root)
         # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.

@@ -33,15 +33,21 @@ _CHUNK = 1 << 20
 
 def cross_moment(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
     """c(ρ) = E[φ(u₁)φ(u₂)], u₁ ~ N(0, q_a), u₂ ~ N(0, q_b) with correlation ρ; elementwise."""
-    return _evaluate(phi, rho, q_a, q_b, _value)
+    return _evaluate(phi, rho, q_a, q_b, _value)[0]
 
 
 def cross_moment_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
     """c′(ρ) = √(q_a q_b) E[φ′(u₁)φ′(u₂)]; infinite at ρ = ±1 where jumps of φ meet."""
-    return _evaluate(phi, rho, q_a, q_b, _slope)
+    return _evaluate(phi, rho, q_a, q_b, _slope)[0]
 
 
-def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike, quantity: Any) -> Any:
+def cross_moment_and_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> tuple[Any, Any]:
+    """(c, c′), in little more time than one of them."""
+    value, slope = _evaluate(phi, rho, q_a, q_b, _value, _slope)
+    return value, slope
+
+
+def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike, *quantities: Any) -> list[Any]:
     rho, q_a, q_b = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (rho, q_a, q_b)))
     if not np.all(abs(rho) <= 1.0):
         raise ValueError(f"a correlation must lie in [−1, 1], got {float(rho[~(abs(rho) <= 1.0)].flat[0])}.")
@@ -50,20 +56,22 @@ def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLi
             raise ValueError(
                 f"the variances must be positive and finite, got {float(q[~((q > 0.0) & np.isfinite(q))].flat[0])}."
             )
-    result = np.empty(rho.shape)
+    results = [np.empty(rho.shape) for _ in quantities]
     # E[φ(u₁)φ(u₂)] at −ρ is E[φ(u₁)φ(−u₂)] at ρ, and its derivative changes sign.
-    sign = -1.0 if quantity is _slope else 1.0
-    silent = _lowest_active(phi, with_values=quantity is _value)
+    signs = [-1.0 if quantity is _slope else 1.0 for quantity in quantities]
+    silent = _lowest_active(phi, with_values=_value in quantities)
     positive, far = rho >= 0.0, _is_far_from_zero(silent, rho, q_a, q_b)
-    for chosen, psi, factor, from_one in (
-        (positive, phi, 1.0, False),
-        (~positive & ~far, phi.reflected(), sign, False),
-        (far, phi.reflected(), sign, True),
+    for chosen, psi, factors, from_one in (
+        (positive, phi, [1.0] * len(quantities), False),
+        (~positive & ~far, phi.reflected(), signs, False),
+        (far, phi.reflected(), signs, True),
     ):
         if chosen.any():
             points = abs(rho[chosen]), q_a[chosen], q_b[chosen]
-            result[chosen] = factor * _in_chunks(quantity, phi, psi, *points, from_one=from_one)
-    return float(result) if result.ndim == 0 else result
+            found = _in_chunks(quantities, phi, psi, *points, from_one=from_one)
+            for result, factor, values in zip(results, factors, found, strict=True):
+                result[chosen] = factor * values
+    return [float(result) if result.ndim == 0 else result for result in results]
 
 
 def _lowest_active(phi: PiecewiseLinear, *, with_values: bool) -> float | None:
@@ -87,17 +95,26 @@ def _is_far_from_zero(kink: float | None, rho: Array, q_a: Array, q_b: Array) ->
 
 
 def _in_chunks(
-    quantity: Any, phi: PiecewiseLinear, psi: PiecewiseLinear, rho: Array, q_a: Array, q_b: Array, *, from_one: bool
+    quantities: tuple[Any, ...],
+    phi: PiecewiseLinear,
+    psi: PiecewiseLinear,
+    rho: Array,
+    q_a: Array,
+    q_b: Array,
+    *,
+    from_one: bool,
 ) -> Array:
+    """One row for each quantity."""
     x, y = np.sqrt(q_a), np.sqrt(q_b)
     nodes, weights = _panels(phi, psi, x, y, both_ends=from_one)
     step = max(1, _CHUNK // len(nodes))
     parts = []
     for start in range(0, len(rho), step):
         part = slice(start, start + step)
-        arc = _Arc(rho[part][:, None], nodes, weights, from_one)
-        parts.append(quantity(phi, psi, arc, x[part][:, None], y[part][:, None]))
-    return np.concatenate(parts)
+        arc, here = _Arc(rho[part][:, None], nodes, weights, from_one), (x[part][:, None], y[part][:, None])
+        pairs = _segment_pairs(phi, psi, arc, *here)
+        parts.append(np.stack([quantity(phi, psi, arc, pairs, *here) for quantity in quantities]))
+    return np.concatenate(parts, axis=1)
 
 
 class _Arc:
@@ -165,8 +182,8 @@ def _gauss(count: int) -> tuple[Array, Array]:
     return np.polynomial.legendre.leggauss(count)
 
 
-def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
-    integrand = x * y * arc.lever * _segment_pairs(phi, psi, arc, x, y)
+def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, pairs: Any, x: Array, y: Array) -> Array:
+    integrand = x * y * arc.lever * pairs
     if not (phi.is_continuous and psi.is_continuous):
         jumps = _jump_pairs(phi, psi, arc, x, y) + arc.sine * _segment_jump_pairs(phi, psi, arc, x, y)
         integrand = integrand + (-jumps if arc.from_one else jumps)
@@ -176,8 +193,8 @@ def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: A
     return total + (phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y))[:, 0]
 
 
-def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Array:
-    total = (arc.weights * x * y * _segment_pairs(phi, psi, arc, x, y)).sum(-1)
+def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, pairs: Any, x: Array, y: Array) -> Array:
+    total = (arc.weights * x * y * pairs).sum(-1)
     total = -total if arc.from_one else total + _slope_at_zero(phi, psi, x, y)[:, 0]
     if not (phi.is_continuous and psi.is_continuous):
         end = arc.end()

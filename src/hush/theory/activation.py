@@ -102,7 +102,8 @@ class PiecewiseLinear:
                 total = total + step * k * density(k)
             return total / root / root / 2.0
 
-        return self._expect(lambda piece, root: piece.slope(root), q, self._slope_at_zero(), jumps)
+        at_zero = self._slope_at_zero()
+        return self._expect(lambda piece, root: piece.slope(root), q, at_zero, jumps, pieces=self._sloped)
 
     def second_moment_curvature(self, q: ArrayLike) -> Any:
         """d²/dq² E[φ(√q z)²] = E[φ φ′ x (z² − 3)]/(2q²), and Δ(φ²) k n(k)(k² − 3)/(4q²) for each jump."""
@@ -119,14 +120,18 @@ class PiecewiseLinear:
 
     def mean_slope(self, q: ArrayLike) -> Any:
         """E[φ′(√q z)], jumps left out."""
-        return self._expect(lambda piece, root: piece.alpha * piece.mass(root), q, self._slope_limit(lambda a: a))
+        at_zero = self._slope_limit(lambda a: a)
+        return self._expect(lambda piece, root: piece.alpha * piece.mass(root), q, at_zero, pieces=self._sloped)
 
     def slope_moment(self, k: int, q: ArrayLike) -> Any:
         """μ_k = E[φ′(√q z)^{2k}] (paper, eq. 27)."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}.")
-        at_zero = self._slope_limit(lambda a: a ** (2 * k))
-        return self._expect(lambda piece, root: piece.alpha ** (2 * k) * piece.mass(root), q, at_zero)
+
+        def power(piece: "Piece", root: Array) -> Array:
+            return piece.alpha ** (2 * k) * piece.mass(root)
+
+        return self._expect(power, q, self._slope_limit(lambda a: a ** (2 * k)), pieces=self._sloped)
 
     def sparsity(self, q: ArrayLike) -> Any:
         """P(φ(√q z) = 0): the share of hidden units that are exactly zero (paper, eq. 12)."""
@@ -143,11 +148,15 @@ class PiecewiseLinear:
             return piece.alpha**2 * piece.moment(2, root)
 
         value, slope = self._limit(lambda v: v**2), self._slope_limit(lambda a: a**2)
-        return self._expect(both, q, value * slope)
+        return self._expect(both, q, value * slope, pieces=self._sloped)
 
     def input_slope_moment(self, q: ArrayLike) -> Any:
         """E[x² φ′(x)²], x = √q z: how far out the units sit that pass a gradient."""
-        return self._expect(lambda piece, root: piece.alpha**2 * piece.input_square(root), q, 0.0)
+
+        def square(piece: "Piece", root: Array) -> Array:
+            return piece.alpha**2 * piece.input_square(root)
+
+        return self._expect(square, q, 0.0, pieces=self._sloped)
 
     # --- geometry ---
 
@@ -234,6 +243,10 @@ class PiecewiseLinear:
                 mirrored = left == -math.inf or abs(at_right) < abs(at_left)
                 pieces.append(Piece(left, right, at_right if mirrored else at_left, slope, mirrored))
         return pieces
+
+    @cached_property
+    def _sloped(self) -> list["Piece"]:
+        return [piece for piece in self._pieces if piece.alpha]
 
     @cached_property
     def _unsplit(self) -> list["Piece"]:

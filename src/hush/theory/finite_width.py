@@ -18,8 +18,10 @@ The rule, calibrated on the paper's tables (docs/theory.md shows every row): a g
 happens to more than one in ten pairs of initialisation and input.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -136,13 +138,12 @@ class _Draws:
 
     Attributes:
         inputs: k_1 in units of q_start.
-        forward, curved, backward: z, the noise of k at each layer; z² − 1; the noise of the gain.
+        forward, backward: the noise of k at each layer, and that of the gain.
         smallest, largest: of the inputs of all chains, also where only some are kept.
     """
 
     inputs: Any
     forward: Any
-    curved: Any
     backward: Any
     smallest: Any
     largest: Any
@@ -150,8 +151,8 @@ class _Draws:
     def only(self, chosen: Any) -> "_Draws":
         """Some of the chains; they run as they would among all."""
         # Not [:, chosen], which lays the layers out across memory.
-        noise = {name: getattr(self, name).compress(chosen, axis=1) for name in ("forward", "curved", "backward")}
-        return replace(self, inputs=self.inputs[chosen], **noise)
+        forward, backward = (noise.compress(chosen, axis=1) for noise in (self.forward, self.backward))
+        return replace(self, inputs=self.inputs[chosen], forward=forward, backward=backward)
 
 
 def finite_width(
@@ -244,7 +245,7 @@ def largest_safe_clip(
         """log(odds at this clip/odds allowed); half a count keeps it finite."""
         if log_clip not in tried:
             phi = activation(name, threshold, float(np.exp(log_clip)))
-            tried[log_clip] = _largest(_run(phi, *edge_of_chaos(phi, 1.0), width, 1.0, draws)[1])
+            tried[log_clip] = _largest_gain(phi, *edge_of_chaos(phi, 1.0), width, draws)
         count = np.sum(tried[log_clip] > EXPLODING_GAIN_LOG10)
         return float(np.log((count + 0.5) / (odds * _SAMPLES + 0.5)))
 
@@ -294,39 +295,39 @@ def run_chains(
     The last two results are kept, so that whoever asks for the odds and then for the bands pays once; they are
     read-only for that reason.
     """
-    k, log_gain = _run(phi, w2, b2, width, q_start, _draws(depth, samples, seed, norms), positions)
-    variances, gains = q_start * k.astype(np.float64), _to_last_layer(log_gain)
-    variances.flags.writeable = gains.flags.writeable = False
-    return variances, gains
-
-
-def _to_last_layer(log_gain: Any) -> Array:
-    """From the log10 gains of the single layers those from the last layer to each."""
-    gains: Array = log_gain.astype(np.float64)
-    # np.cumsum along this axis takes many times as long.
-    for layer in range(len(gains) - 1, 0, -1):
+    draws = _draws(depth, samples, seed, norms)
+    k, gains = np.empty((depth, samples)), np.empty((depth - 1, samples))
+    k[0] = draws.inputs
+    for layer, (following, gain) in enumerate(_layers(phi, w2, b2, width, q_start, draws, positions)):
+        k[layer + 1], gains[layer] = following, gain
+    k *= q_start
+    # To the last layer; np.cumsum along this axis takes many times as long.
+    for layer in range(depth - 2, 0, -1):
         gains[layer - 1] += gains[layer]
-    return gains
+    k.flags.writeable = gains.flags.writeable = False
+    return k, gains
 
 
-def _largest(log_gain: Any) -> Array:
-    """The largest of `_to_last_layer`'s gains in each chain, without the others."""
-    total, largest = np.zeros(log_gain.shape[1]), np.full(log_gain.shape[1], -np.inf)
-    for gain in log_gain[::-1]:
-        total += gain
-        np.maximum(largest, total, out=largest)
+def _largest_gain(phi: PiecewiseLinear, w2: float, b2: float, width: int, draws: _Draws) -> Any:
+    """The largest of `run_chains`' gains in each chain, without the others, at q_start = 1."""
+    largest, nothing = np.zeros((2, draws.inputs.size), np.float32)
+    for _, gain in _layers(phi, w2, b2, width, 1.0, draws):
+        # Up to this layer: from an earlier one on, or from this alone.
+        np.maximum(largest, nothing, out=largest)
+        largest += gain
     return largest
 
 
-def _run(
+def _layers(
     phi: PiecewiseLinear, w2: float, b2: float, width: int, q_start: float, draws: _Draws, positions: int = 1
-) -> tuple[Any, Any]:
-    """(k in units of q_start, log10 gain of each layer), shapes (layers, chains), in single precision."""
+) -> Iterator[tuple[Any, Any]]:
+    """Layer by layer (the next k in units of q_start, log10 of the layer's gain), one figure for each chain.
+
+    In single precision, and in arrays that the layer after overwrites.
+    """
     # In units of q_start, so that single precision serves: it is several times as fast, and the noise hides it.
     single = np.float32
     depth, samples = len(draws.forward) + 1, draws.inputs.size
-    k, log_gain = np.empty((depth, samples), single), np.empty((depth - 1, samples), single)
-    k[0] = draws.inputs
     lowest = single(max(b2 / q_start, 1.0 / _REACH))
     highest = single(min((w2 * phi.bound() ** 2 + b2) / q_start, _REACH))
     low, high = np.log(min(lowest, draws.smallest)), np.log(max(highest, draws.largest))
@@ -337,30 +338,31 @@ def _run(
     table = np.stack(eight, axis=1)
     found = np.empty((samples, table.shape[1]), single)
     mean, step, spread, skew, gain, gain_step, shared, own = found.T
-    part, cell, term, rest = np.empty((4, samples), single)
+    part, cell, term, rest, root = np.empty((5, samples), single)
+    k = draws.inputs.copy()
     index = np.empty(samples, np.intp)
     # One bound for each chain: NumPy takes the larger of two arrays far faster than of an array and a number.
-    bounds = (0.0, grid.size - 2.0, lowest, highest, 0.05)
-    first, last, floor, ceiling, least = (np.full(samples, bound, single) for bound in bounds)
+    floor, ceiling, least = (np.full(samples, bound, single) for bound in (lowest, highest, 0.05))
     # In place, operation by operation: what takes the time is memory, not arithmetic.
     for layer in range(depth - 1):
-        z, following, root = draws.forward[layer], k[layer + 1], log_gain[layer]
-        np.log(k[layer], out=part)
+        z = draws.forward[layer]
+        np.log(k, out=part)
         part -= low
         part *= per_cell
-        np.floor(part, out=cell)
-        np.minimum(np.maximum(cell, first, out=cell), last, out=cell)
+        # k lies within the table but for rounding: just below its first entry this is 0 too, and its last has no step.
+        np.trunc(part, out=cell)
         part -= cell
         index[:] = cell
         table.take(index, axis=0, out=found, mode="clip")
         ninth.take(index, out=rest, mode="clip")
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
-        # Cornish–Fisher to third order, an average of N skewed terms: mean + part·step + spread·z + skew·(z² − 1).
-        np.multiply(part, step, out=following)
-        following += mean
-        following += np.multiply(spread, z, out=term)
-        following += np.multiply(skew, draws.curved[layer], out=term)
-        np.minimum(np.maximum(following, floor, out=following), ceiling, out=following)
+        # Cornish–Fisher to third order, an average of N skewed terms: part·step + mean − skew + (spread + skew·z)·z.
+        np.multiply(part, step, out=k)
+        k += mean
+        np.multiply(skew, z, out=term)
+        term += spread
+        k += np.multiply(term, z, out=term)
+        np.minimum(np.maximum(k, floor, out=k), ceiling, out=k)
         # A sum of a few active squares is like a gamma variable: Wilson–Hilferty, with the smallest kept positive.
         np.multiply(shared, z, out=root)
         root += rest
@@ -370,13 +372,13 @@ def _run(
         part *= gain_step
         part += gain
         root += part
-    return k, log_gain
+        yield k, root
 
 
 def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, positions: int, unit: float) -> Array:
-    """Over k, one row each: mean of the next k, its step to the next entry, its deviation, deviation × skewness/6; mean
-    log10 gain of a layer, its step, and with c a third of the gain's relative deviation: c split into the part the next
-    k shares and the part it does not, and 1 − c². k is in units of `unit`."""
+    """Over k, one row each: mean − skew of the next k, the step of its mean to the next entry, its deviation, its skew,
+    which is deviation × skewness/6; mean log10 gain of a layer, its step, and with c a third of the gain's relative
+    deviation: c split into the part the next k shares and the part it does not, and 1 − c². k is in units of `unit`."""
     sixth, fourth, second = (phi.moment(power, k) for power in (6, 4, 2))  # the highest first: it has the others in it
     mu_1, mu_2 = phi.slope_moment(1, k), phi.slope_moment(2, k)
     fourth_g = 1.0 + 2.0 / positions  # E[g⁴] of a single position, 1 of very many
@@ -399,11 +401,12 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
     mean, deviation = (w2 * second + b2) / unit, w2 * np.sqrt(variance / width) / unit
     gain = np.log10(w2 * np.maximum(mu_1, 1e-12)) + np.log10(1.0 + np.clip(memory, -0.5, 2.0))
     third = np.sqrt(np.minimum(relative, 4.0)) / 3.0
+    skew = deviation * np.minimum(skewness / np.sqrt(width), 3.0) / 6.0
     rows = (
-        mean,
+        mean - skew,
         np.append(np.diff(mean), 0.0),
         deviation,
-        deviation * np.minimum(skewness / np.sqrt(width), 3.0) / 6.0,
+        skew,
         gain,
         np.append(np.diff(gain), 0.0),
         third * shared,
@@ -417,21 +420,41 @@ def _tables(phi: PiecewiseLinear, w2: float, b2: float, width: int, k: Array, po
 def _sampling_noise(width: int, depth: int, samples: int, seed: int) -> Any:
     """Draws of χ²_N/N, by the Wilson–Hilferty cube; in single precision, as the chains are."""
     spread = 2.0 / (9.0 * width)
-    root = _sampling_normals(depth, samples, seed) * np.float32(np.sqrt(spread))
+    normals = _stream((seed, 1), np.float32).first(depth * samples).reshape(depth, samples)
+    root = normals * np.float32(np.sqrt(spread))
     root += np.float32(1.0 - spread)
     np.maximum(root, np.float32(0.0), out=root)
     return root * root * root
 
 
-@lru_cache(maxsize=2)
-def _sampling_normals(depth: int, samples: int, seed: int) -> Any:
-    return np.random.default_rng([seed, 1]).standard_normal((depth, samples), dtype=np.float32)
-
-
 @lru_cache(maxsize=4)
 def _draws(depth: int, samples: int, seed: int, norms: InputNorms) -> _Draws:
     """The same for every φ."""
-    rng = np.random.default_rng(seed)
-    inputs = np.clip(norms.at(rng.standard_normal(samples)), 1.0 / _REACH, _REACH).astype(np.float32)
-    forward, backward = rng.standard_normal((2, depth - 1, samples)).astype(np.float32)
-    return _Draws(inputs, forward, forward * forward - 1.0, backward, inputs.min(), inputs.max())
+    scores = np.random.default_rng(seed).standard_normal(samples)
+    inputs = np.clip(norms.at(scores), 1.0 / _REACH, _REACH).astype(np.float32)
+    # The scores again, then the noise.
+    noise = _stream((seed,), np.float64).first((2 * depth - 1) * samples)[samples:]
+    forward, backward = noise.reshape(2, depth - 1, samples)
+    return _Draws(inputs, forward, backward, inputs.min(), inputs.max())
+
+
+class _Stream:
+    """A generator's normal draws, in single precision. They are kept: one layer more costs one layer."""
+
+    def __init__(self, seed: tuple[int, ...], dtype: Any) -> None:
+        self._generator, self._dtype = np.random.default_rng(seed), dtype
+        self._drawn = np.empty(0, np.float32)
+        self._lock = Lock()
+
+    def first(self, count: int) -> Any:
+        with self._lock:
+            missing = count - self._drawn.size
+            if missing > 0:
+                more = self._generator.standard_normal(missing, self._dtype).astype(np.float32)
+                self._drawn = np.concatenate([self._drawn, more])
+                self._drawn.flags.writeable = False
+            return self._drawn[:count]
+
+
+# By seed; the precision they are drawn in is part of which numbers they are.
+_stream = lru_cache(maxsize=2)(_Stream)

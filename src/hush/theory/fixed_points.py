@@ -17,6 +17,7 @@ from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.maps import (
     correlation_map,
+    correlation_map_and_slope,
     correlation_map_slope,
     variance_map,
     variance_map_curvature,
@@ -116,7 +117,7 @@ def variance_fixed_points(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) 
 
     low, high = _range(phi, sigma_w, sigma_b)
     grid = np.geomspace(low, high, int(_PER_DECADE * np.log10(high / low)) + 2)
-    roots = _roots(excess, excess_slope, grid, excess(grid))
+    roots = _roots(excess, excess_slope, grid, excess(grid), excess_slope(grid))
     return FixedPoints("q", tuple(point(q) for q in roots))
 
 
@@ -141,10 +142,11 @@ def correlation_fixed_points(phi: PiecewiseLinear, q_star: float, sigma_w: float
     # series with coefficients ≥ 0, so it crosses the diagonal at most once on either side of 0.
     fine = np.geomspace(1e-5, 1.0, 40)
     grid = np.concatenate([-1.0 + fine[:-1] ** 2, 1.0 - fine[::-1] ** 2])
-    values = excess(grid)
+    images, slopes = correlation_map_and_slope(phi, grid, q_star, sigma_w, sigma_b)
+    values = images - grid - at_one
     if np.all(abs(values) <= _TOUCH):
         return FixedPoints("ρ", (), continuum=True)
-    roots = [rho for rho in _roots(excess, excess_slope, grid, values) if rho < 1.0 - 1e-8]
+    roots = [rho for rho in _roots(excess, excess_slope, grid, values, slopes - 1.0) if rho < 1.0 - 1e-8]
     if abs(excess(-1.0)) <= 1e-12 and not any(abs(rho + 1.0) < 1e-8 for rho in roots):
         roots.insert(0, -1.0)
 
@@ -189,9 +191,10 @@ def _range(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) -> tuple[float,
     return low, high if np.isinf(bound) else max(high, 4.0 * (sigma_w * bound) ** 2)
 
 
-def _roots(excess: Callable[[Any], Any], excess_slope: Callable[[Any], Any], grid: Array, values: Array) -> list[float]:
-    """Zeros of `excess`, of which these are the values on the grid: crossings, and extrema that touch zero."""
-    slopes = excess_slope(grid)
+def _roots(
+    excess: Callable[[Any], Any], excess_slope: Callable[[Any], Any], grid: Array, values: Array, slopes: Array
+) -> list[float]:
+    """Zeros of `excess`, with these values and slopes on the grid: crossings, and extrema that touch zero."""
     roots = []
     # Extrema first: a touch may show up as no crossing, or as two spurious ones a rounding error apart.
     for i in np.flatnonzero(np.sign(slopes[:-1]) * np.sign(slopes[1:]) < 0.0):

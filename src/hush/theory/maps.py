@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.theory._price import cross_moment, cross_moment_slope
+from hush.theory._price import cross_moment, cross_moment_and_slope, cross_moment_slope
 from hush.theory.activation import PiecewiseLinear
 
 __all__ = [
@@ -73,6 +73,15 @@ def correlation_map(phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w
 def correlation_map_slope(phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w: float) -> Any:
     """R′(ρ) = σ_w² E[φ′(u₁)φ′(u₂)]; R′(1) = χ₁ when φ is continuous, ∞ when it jumps."""
     return covariance_map_slope(phi, rho, q_star, q_star, sigma_w) / q_star
+
+
+def correlation_map_and_slope(
+    phi: PiecewiseLinear, rho: ArrayLike, q_star: float, sigma_w: float, sigma_b: float
+) -> tuple[Any, Any]:
+    """(R, R′), in little more time than one of them."""
+    check_sigmas(sigma_w, sigma_b)
+    value, slope = cross_moment_and_slope(phi, rho, q_star, q_star)
+    return (sigma_w**2 * value + sigma_b**2) / q_star, sigma_w**2 * slope / q_star
 
 
 def check_sigmas(sigma_w: float, sigma_b: float) -> None:
