@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from hush.app import charts
 from hush.app.address import from_address, to_address
@@ -27,7 +28,8 @@ _TITLES = {
 }
 _FIELDS = tuple(Settings.__dataclass_fields__)
 
-# The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window.
+# The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window. Nothing
+# fades: a redraw is over before a fade would be, and without a graphics processor fading is much of its work.
 _STYLE = """
 .block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
 :has(> .st-key-verdict) {position: sticky; top: 0; z-index: 100; background: var(--st-background-color);}
@@ -36,6 +38,8 @@ _STYLE = """
 .numbers dt {font-size: 0.875rem; font-weight: 400;}
 .numbers dd {font-size: 1.15rem; margin: 0;}
 header[data-testid="stHeader"] {height: 0; min-height: 0;}
+.stApp * {transition: none !important;}
+[data-stale="true"] {opacity: 1 !important;}
 .pictures {display: grid; gap: 1.2rem 1.5rem; margin-bottom: 1rem; grid-template-columns: minmax(0, 1fr);}
 .pictures figure {margin: 0;}
 .pictures figcaption {font-size: 0.875rem; opacity: 0.7;}
@@ -64,7 +68,16 @@ def main() -> None:
     left, right = st.columns([1, 3], gap="medium")
     with left:
         settings = _controls()
-    _remember(settings)
+    state = st.session_state
+    if settings != state.shown:
+        state.shown, state.complaints, state.moved = settings, [], True
+    _show(settings, top, notice, right)
+    # Last, for the pictures wait for nothing then. Until a control has been moved the address stays as it was given.
+    if state.pop("moved", False):
+        _write_address(settings)
+
+
+def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right: DeltaGenerator) -> None:
     if complaints := st.session_state.complaints:
         lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
         notice.warning("\n".join(lines))
@@ -118,14 +131,10 @@ def _set(settings: Settings) -> None:
         st.session_state[name] = getattr(settings, name)
 
 
-def _remember(settings: Settings) -> None:
-    """Write the address once the controls have been moved; until then it stays as it was given."""
-    state = st.session_state
-    if settings != state.shown:
-        address = to_address(settings)
-        st.query_params.from_dict(address)
-        state.address = {name: [value] for name, value in address.items()}
-        state.shown, state.complaints = settings, []
+def _write_address(settings: Settings) -> None:
+    address = to_address(settings)
+    st.query_params.from_dict(address)
+    st.session_state.address = {name: [value] for name, value in address.items()}
 
 
 def _controls() -> Settings:
