@@ -90,9 +90,11 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         box = st.success if outlook.verdict.trains else st.error
         box(f"## {outlook.verdict.headline}\n{_plain(outlook.verdict.sentence)}")
     with right:
-        # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
-        st.markdown(_numbers(outlook) + _pictures(outlook), unsafe_allow_html=True)
+        # Drawn last, so that the browser is done with the rest by then.
+        above = st.container()
         _take_away(outlook)
+        # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
+        above.markdown(_numbers(outlook) + _pictures(outlook), unsafe_allow_html=True)
 
 
 @st.cache_resource(show_spinner=False)
