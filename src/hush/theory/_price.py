@@ -214,7 +214,13 @@ def _slope_at_zero(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Arra
 def _segment_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
     """Σ α_S α_T × the mixed difference of exp(log_density)/2π over the corners of S × T."""
     total: Any = 0.0
+    # Of two odd activations −S × −T adds the same as S × T.
+    odd = phi.is_odd and psi.is_odd
     for left_a, right_a, slope_a, _ in phi.segments():
+        if odd and right_a <= 0.0:
+            continue
+        if odd and left_a >= 0.0:
+            slope_a *= 2.0
         for left_b, right_b, slope_b, _ in psi.segments():
             if slope_a and slope_b:
                 corner = _mixed_difference(arc, (left_a / x, right_a / x), (left_b / y, right_b / y),

@@ -8,6 +8,7 @@ Chaos), are found as extrema that reach zero.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ class FixedPoints:
         return f"{self.variable} = " + "; ".join(str(point) for point in self.points)
 
 
+@lru_cache(maxsize=4)
 def variance_fixed_points(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) -> FixedPoints:
     """All q > 0 with V(q) = q, each with V′, V″ and its stability.
 
@@ -121,6 +123,7 @@ def variance_fixed_points(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) 
     return FixedPoints("q", tuple(point(q) for q in roots))
 
 
+@lru_cache(maxsize=4)
 def correlation_fixed_points(phi: PiecewiseLinear, q_star: float, sigma_w: float, sigma_b: float) -> FixedPoints:
     """All ρ in [−1, 1] with R(ρ) = ρ, each with R′ and its stability; ρ = 1 is always one of them.
 
