@@ -5,22 +5,25 @@
 
 Each control is moved to values it has not had before, so nothing comes from a cache but what belongs to the other
 controls. Server time is that of one run of the page's script, pictures included; `look` alone is printed beside it. In
-the browser one press of an arrow key moves a slider by a step; Chromium draws without a GPU, on the same cores as the
-server (make test-browser installs what it needs).
+the browser every control is moved: each slider by presses of an arrow key, a step each, and both lists to each of their
+entries. Chromium draws without a GPU, on the same cores as the server (make test-browser installs what it needs).
 """
 
 import argparse
 import logging
+import re
 import statistics
 import sys
 import time
+from typing import Any
 
 from _serving import CHROMIUM, DESKTOP, FLAGS, serving
 from streamlit.testing.v1 import AppTest
 from threadpoolctl import threadpool_limits
 
 from hush.app import outlook
-from hush.app.settings import Clip, Settings, Sigmas
+from hush.app.presets import PRESETS
+from hush.app.settings import TITLES, Clip, Settings, Sigmas
 from hush.theory.finite_width import run_chains
 
 MOVES = {
@@ -73,6 +76,7 @@ def computations(control: str, values: list[float], safe: bool) -> list[float]:
     seconds = []
     for value in values:
         run_chains.cache_clear()
+        outlook.look.cache_clear()
         start = time.perf_counter()
         outlook.look(Settings(**choice, **{name: value}))
         seconds.append(time.perf_counter() - start)
@@ -80,10 +84,23 @@ def computations(control: str, values: list[float], safe: bool) -> list[float]:
 
 
 PRESSES = 12
-# The time of the last key press and of the last change anywhere but in the slider itself.
+# Where each slider is found, by address.
+SLIDERS = {
+    "": ("Sparsity s", "Width N", "Depth L", "q*", "Cobweb starts"),
+    "?clip=1.3": ("Clip m", "Sparsity s"),
+    "?v_prime=0.7": ("V′(q*)", "Sparsity s"),
+    "?activation=cst": ("Sparsity s", "Width N", "Depth L"),
+    "?activation=shifted_relu&sparsity=0.7": ("Sparsity s", "Width N", "Depth L"),
+    "?sigma_w_factor=1.1": ("σ_w as a multiple", "Sparsity s"),
+    "?activation=cst&sparsity=0.75&clip=1.5&sigma_w=5&sigma_b=1.5": ("σ_w", "σ_b", "Clip m", "Sparsity s", "Depth L"),
+}
+LISTS = {"Activation": tuple(TITLES.values()), "A figure of the paper": tuple(preset.label for preset in PRESETS)}
+# The time of the last key press and of the last change of the page, but for the control itself. What is announced to a
+# screen reader stands outside of the page, and is taken away again some seconds later.
 WATCH = """() => {
     window.seen = {key: 0, last: 0};
-    const ours = node => node.closest && !node.closest("[data-testid=stSlider], [data-testid=stStatusWidget]");
+    const apart = "[data-testid=stSlider], [data-testid=stSelectbox], [data-testid=stStatusWidget]";
+    const ours = node => node.closest && node.closest("[data-testid=stApp]") && !node.closest(apart);
     new MutationObserver(changes => {
         if (changes.some(c => ours(c.target.nodeType === 1 ? c.target : c.target.parentElement || document.body)))
             window.seen.last = performance.now();
@@ -97,23 +114,39 @@ def in_the_browser() -> None:
 
     if CHROMIUM is None:
         sys.exit("no Chromium here; make test-browser installs it as root.")
-    with serving() as address, sync_playwright() as playwright:
+    everything = []
+
+    def press(page: Any, key: str) -> float:
+        page.keyboard.press(key)
+        page.wait_for_timeout(1000)
+        seen = page.evaluate("window.seen")
+        return seen["last"] - seen["key"]
+
+    def report(control: str, times: list[float], address: str) -> None:
+        everything.extend(times)
+        print(f"{control:22} {statistics.median(times):6.0f} ms {max(times):6.0f} ms  {address}", flush=True)
+
+    with serving() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         page = browser.new_page(viewport=DESKTOP)
-        page.goto(address)
-        page.locator(".drawing").nth(6).wait_for()
-        page.wait_for_timeout(3000)
-        page.evaluate(WATCH)
-        print(f"{'slider':15} {'median':>9} {'longest':>9}")
-        for name in ("Sparsity s", "Width N", "Depth L"):
-            page.get_by_role("slider", name=name).focus()
-            seconds = []
-            for _ in range(PRESSES):
-                page.keyboard.press("ArrowRight")
-                page.wait_for_timeout(1500)
-                seen = page.evaluate("window.seen")
-                seconds.append(seen["last"] - seen["key"])
-            print(f"{name:15} {statistics.median(seconds):6.0f} ms {max(seconds):6.0f} ms")
+        print(f"{'control':22} {'median':>9} {'longest':>9}")
+        for address, sliders in SLIDERS.items():
+            page.goto(f"{server}/{address}")
+            page.locator(".drawing").nth(5).wait_for()
+            page.get_by_text("Scale and cobweb").click()
+            page.wait_for_timeout(3000)
+            page.evaluate(WATCH)
+            for slider in sliders:
+                page.get_by_role("slider", name=re.compile(f"^{re.escape(slider)}")).focus()
+                report(slider, [press(page, "ArrowRight") for _ in range(PRESSES)], address)
+        for choice, entries in LISTS.items():
+            times = []
+            for entry in entries:
+                page.get_by_role("combobox", name=choice).fill(entry)
+                page.wait_for_timeout(500)
+                times.append(press(page, "Enter"))
+            report(choice, times, "")
+    print(f"{len(everything)} moves, the longest {max(everything):.0f} ms")
 
 
 def in_server_time() -> None:

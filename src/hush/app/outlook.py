@@ -98,6 +98,7 @@ class Outlook:
         return self.design.q_star if self.phase is None else self.phase.q_star
 
 
+@lru_cache(maxsize=256)
 def look(settings: Settings) -> Outlook:
     """Compute what the page shows.
 
@@ -160,7 +161,8 @@ def _unit_safe_clip(activation: str, sparsity: float, width: int, depth: int) ->
 
 
 def _design(settings: Settings, safe: SafeClip | None) -> Design:
-    choice: dict[str, Any] = {}
+    # Off the Edge of Chaos its odds are not those of the design.
+    choice: dict[str, Any] = {"width": settings.width, "depth": settings.depth} if settings.on_edge else {}
     if safe is not None:
         if settings.clip_by is Clip.SLOPE:
             choice["v_prime"] = settings.v_prime
@@ -171,14 +173,7 @@ def _design(settings: Settings, safe: SafeClip | None) -> Design:
         else:
             # What `design` would find by itself, found already.
             choice["clip"] = safe.value
-    return design(
-        settings.activation,
-        settings.sparsity,
-        width=settings.width,
-        depth=settings.depth,
-        q_star=settings.q_star,
-        **choice,
-    )
+    return design(settings.activation, settings.sparsity, q_star=settings.q_star, **choice)
 
 
 def _sigmas(settings: Settings, made: Design) -> tuple[float, float]:

@@ -14,18 +14,12 @@ from hush.app.address import from_address, to_address
 from hush.app.drawing import STYLE
 from hush.app.outlook import Outlook, look
 from hush.app.presets import PRESETS
-from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
+from hush.app.settings import TITLES, WHOLE, Clip, Settings, Sigmas, span
 from hush.app.snippets import code, command
 from hush.theory import ACTIVATIONS, CLIPPED
 
 _CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
 _SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "σ_w scaled", Sigmas.FREE: "both free"}
-_TITLES = {
-    "crelu": "CReLU: shifted ReLU, clipped",
-    "cst": "CST: soft threshold, clipped",
-    "shifted_relu": "shifted ReLU",
-    "soft_threshold": "soft threshold",
-}
 _FIELDS = tuple(Settings.__dataclass_fields__)
 
 # The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window. Nothing
@@ -82,7 +76,7 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
         notice.warning("\n".join(lines))
     try:
-        outlook = _look(settings)
+        outlook = look(settings)
     except ValueError as error:
         top.error(f"## There is no such design.\n{_plain(str(error))}")
         return
@@ -104,11 +98,6 @@ def _settle() -> None:
     What is there now, the imported modules, stays; it need not be looked at again.
     """
     gc.freeze()
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def _look(settings: Settings) -> Outlook:
-    return look(settings)
 
 
 def _restore() -> None:
@@ -148,7 +137,7 @@ def _controls() -> Settings:
         if name not in state:
             state[name] = getattr(state.kept, name)
     _preset()
-    st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=_TITLES.__getitem__)
+    st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=TITLES.__getitem__)
     _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
     if state.activation in CLIPPED:
         st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
@@ -213,7 +202,7 @@ def _free() -> None:
     state = st.session_state
     if state.sigmas is Sigmas.FREE:
         try:
-            made = _look(state.shown).design
+            made = look(state.shown).design
         except ValueError:
             return
         for name, value in (("sigma_w", made.sigma_w), ("sigma_b", made.sigma_b)):

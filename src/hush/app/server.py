@@ -3,6 +3,7 @@
 import socket
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread, Timer
 
 __all__ = ["check_port", "explore"]
 
@@ -43,6 +44,7 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
     print(f"hush: the explorer is at {address} (stop it with Ctrl-C)", flush=True)
     if host not in _LOOPBACK:
         print("hush: it is open to everybody who can reach this machine.", flush=True)
+    Thread(target=_look_ahead, daemon=True).start()
     if browser:
         _open_soon(address)
     bootstrap.load_config_options(options)
@@ -69,11 +71,20 @@ def check_port(host: str, port: int) -> None:
             ) from error
 
 
+def _look_ahead() -> None:
+    """Compute what the page opens with and the figures of the paper, while the server and the browser start."""
+    from hush.app.outlook import look
+    from hush.app.presets import PRESETS
+    from hush.app.settings import Settings
+
+    for settings in (Settings(), *(preset.settings for preset in PRESETS)):
+        look(settings)
+
+
 def _open_soon(address: str) -> None:
     """Open a browser once the server has had a moment to start."""
-    import threading
     import webbrowser
 
-    timer = threading.Timer(1.5, webbrowser.open, [address])
+    timer = Timer(1.5, webbrowser.open, [address])
     timer.daemon = True
     timer.start()

@@ -44,6 +44,13 @@ class Range:
         return f"between {self.low:g} and {self.high:g}"
 
 
+# What the page calls the activations.
+TITLES = {
+    "crelu": "CReLU: shifted ReLU, clipped",
+    "cst": "CST: soft threshold, clipped",
+    "shifted_relu": "shifted ReLU",
+    "soft_threshold": "soft threshold",
+}
 _RANGES = {
     "sparsity": Range(0.0, 0.98, 0.005, 0.85),
     "clip": Range(0.05, 5.0, 0.01, 1.2),

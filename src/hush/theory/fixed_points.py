@@ -201,6 +201,10 @@ def _roots(
     roots = []
     # Extrema first: a touch may show up as no crossing, or as two spurious ones a rounding error apart.
     for i in np.flatnonzero(np.sign(slopes[:-1]) * np.sign(slopes[1:]) < 0.0):
+        nearest = min(values[i : i + 2], key=abs)
+        if np.sign(slopes[i]) * nearest > _TOUCH and values[i] * values[i + 1] > 0.0:
+            # A maximum above zero or a minimum below it.
+            continue
         extremum = brentq(excess_slope, grid[i], grid[i + 1], xtol=1e-15 * abs(grid[i]) + 1e-300, rtol=1e-14)
         height = excess(extremum)
         if abs(height) <= 1e-12:
