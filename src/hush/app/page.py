@@ -139,22 +139,25 @@ def _controls() -> Settings:
     _preset()
     st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=TITLES.__getitem__)
     _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
-    if state.activation in CLIPPED:
-        st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
-        if state.clip_by is Clip.HEIGHT:
-            _slider("clip", "Clip m", "%.4g")
-        elif state.clip_by is Clip.SLOPE:
-            _slider("v_prime", "V′(q*)", "%.4g", "The slope of the variance map; it grows with m.")
+    # In a box each, so that what comes after them keeps its place on the page when they grow or shrink.
+    with st.container():
+        if state.activation in CLIPPED:
+            st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
+            if state.clip_by is Clip.HEIGHT:
+                _slider("clip", "Clip m", "%.4g")
+            elif state.clip_by is Clip.SLOPE:
+                _slider("v_prime", "V′(q*)", "%.4g", "The slope of the variance map; it grows with m.")
     _slider("width", "Width N", "%d")
     _slider("depth", "Depth L", "%d")
-    st.radio(
-        "σ_w and σ_b", list(Sigmas), key="sigmas", format_func=_SIGMAS.__getitem__, horizontal=True, on_change=_free
-    )
-    if state.sigmas is Sigmas.FACTOR:
-        _slider("sigma_w_factor", "σ_w as a multiple of that on the Edge of Chaos", "%.4g")
-    elif state.sigmas is Sigmas.FREE:
-        _slider("sigma_w", "σ_w", "%.4g")
-        _slider("sigma_b", "σ_b", "%.4g")
+    with st.container():
+        st.radio(
+            "σ_w and σ_b", list(Sigmas), key="sigmas", format_func=_SIGMAS.__getitem__, horizontal=True, on_change=_free
+        )
+        if state.sigmas is Sigmas.FACTOR:
+            _slider("sigma_w_factor", "σ_w as a multiple of that on the Edge of Chaos", "%.4g")
+        elif state.sigmas is Sigmas.FREE:
+            _slider("sigma_w", "σ_w", "%.4g")
+            _slider("sigma_b", "σ_b", "%.4g")
     with st.expander("Scale and cobweb"):
         _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
         _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
@@ -185,11 +188,10 @@ def _preset() -> None:
         index=None,
         key="preset",
         format_func=lambda i: PRESETS[i].label,
-        placeholder="Choose one of 14",
+        placeholder=f"Choose one of {len(PRESETS)}",
         on_change=_apply_preset,
     )
-    if chosen is not None:
-        st.caption(PRESETS[chosen].note)
+    st.caption("It sets all the controls." if chosen is None else PRESETS[chosen].note)
 
 
 def _apply_preset() -> None:
