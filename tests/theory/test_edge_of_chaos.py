@@ -27,6 +27,7 @@ from hush.theory import (
     threshold_from_sparsity,
     variance_map,
 )
+from tests.theory.oracles import exact_moments
 
 SPARSITIES = [0.5, 0.6, 0.85, 0.99]
 
@@ -105,6 +106,21 @@ class TestClip:
         assert slopes.shape == curvatures.shape == m.shape
         assert np.all(np.diff(slopes) > 0.0)  # paper, Figure 3: V′ rises with m, V″ falls and rises
         assert np.diff(curvatures)[0] < 0.0 < np.diff(curvatures)[5]
+
+    @pytest.mark.parametrize("name", ["crelu", "cst"])
+    @pytest.mark.parametrize("q_star", [0.3, 1.0, 5.0])
+    @pytest.mark.parametrize("threshold", [0.0, 1.04, 6.0])
+    def test_curves_are_those_of_the_variance_map(self, name: str, q_star: float, threshold: float) -> None:
+        clips = np.array([1e-3, 0.1, 0.8, 3.0, 20.0])
+        slopes, curvatures = slope_and_curvature_of_clip(name, threshold, clips, q_star)
+        for m, slope, curvature in zip(clips, slopes, curvatures, strict=True):
+            exact = exact_moments(activation(name, threshold, m), q_star)
+            assert slope == pytest.approx(float(exact.slope / exact.slope_square), rel=1e-10)
+            assert curvature == pytest.approx(float(exact.curvature / exact.slope_square), rel=1e-8)
+
+    def test_a_threshold_that_nothing_passes(self) -> None:
+        with pytest.raises(ValueError, match="at a threshold of 50 √q\\*: no σ_w brings χ₁ to 1"):
+            slope_and_curvature_of_clip("crelu", 50.0, 1.0)
 
     @pytest.mark.parametrize("v_prime", [0.0, 1.0, -0.5, math.nan])
     def test_slope_out_of_range(self, v_prime: float) -> None:

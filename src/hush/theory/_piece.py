@@ -70,39 +70,45 @@ class Piece:
 
     def slope(self, root: Array) -> Array:
         """E[φ φ′ x]/q over this piece, a sloped one: α² E[(d + u)(a + u)], d = v/(α√q), a the anchor in units of √q."""
-        a = self._interval(root)[0]
-        d = self._rise(root)
-        m0, m1, m2 = self._moments(root, 2)[:3]
-        # Where the piece is out of reach its moments are 0 and a may be 1e150: keep their product 0.
-        a = np.where(m0 == 0.0, 0.0, a)
-        return self.alpha**2 * (d * a * m0 + (d + a) * m1 + m2)
+        return self.alpha**2 * slope_share(self._interval(root)[0], self._rise(root), self._moments(root, 2))
 
     def curvature(self, root: Array) -> Array:
         """E[φ φ′ x (z² − 3)]/(2q²) over this piece, a sloped one: α²/(2q) E[(d + u)(a + u)((a + u)² − 3)]."""
-        a, b, width = self._interval(root)
-        d = self._rise(root)
-        # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.
-        total = np.asarray(_curvature_edge(a, d, 0.0) - _curvature_edge(b, d, np.where(np.isfinite(b), width, 0.0)))
-        narrow = is_narrow(a, b, width)
-        if narrow.any():
-            # There the two ends cancel: expand about the anchor instead.
-            a, d = a[narrow], d[narrow]
-            m = interval_moments(a, b[narrow], width[narrow], 4)
-            # (d + u)(a + u)(c + 2au + u²), c = a² − 3
-            c = a * a - 3.0
-            coefficients: tuple[Any, ...] = (
-                d * a * c,
-                (d + a) * c + 2 * d * a * a,
-                c + 2 * a * (d + a) + d * a,
-                3 * a + d,
-                1.0,
-            )
-            total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
-        return self.alpha**2 * total / root / root / 2.0
+        return self.alpha**2 * curvature_share(*self._interval(root), self._rise(root)) / root / root / 2.0
 
     def _rise(self, root: Array) -> Array:
         """d = |φ|/(|α|√q) at the anchor, with the sign that makes (d + u) grow away from it."""
         return (-self.value if self.mirrored else self.value) / (self.alpha * root)
+
+
+def slope_share(a: Array, d: Array, moments: list[Array]) -> Array:
+    """E[(d + u)(a + u)] over intervals that start at a and have these moments."""
+    m0, m1, m2 = moments[:3]
+    # Where an interval is out of reach its moments are 0 and a may be 1e150: keep their product 0.
+    a = np.where(m0 == 0.0, 0.0, a)
+    return d * a * m0 + (d + a) * m1 + m2
+
+
+def curvature_share(a: Array, b: Array, width: Array, d: Array) -> Array:
+    """E[(d + u)(a + u)((a + u)² − 3)] over the intervals from a to b."""
+    # Wide: the antiderivative of z(z − ζ)(z² − 3)n(z) is −(z²(z − ζ) + ζ)n(z), with ζ = a − d.
+    total = np.asarray(_curvature_edge(a, d, 0.0) - _curvature_edge(b, d, np.where(np.isfinite(b), width, 0.0)))
+    narrow = is_narrow(a, b, width)
+    if narrow.any():
+        # There the two ends cancel: expand about the anchor instead.
+        a, d = a[narrow], d[narrow]
+        m = interval_moments(a, b[narrow], width[narrow], 4)
+        # (d + u)(a + u)(c + 2au + u²), c = a² − 3
+        c = a * a - 3.0
+        coefficients: tuple[Any, ...] = (
+            d * a * c,
+            (d + a) * c + 2 * d * a * a,
+            c + 2 * a * (d + a) + d * a,
+            3 * a + d,
+            1.0,
+        )
+        total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
+    return total
 
 
 def _curvature_edge(z: Array, d: Array, u: Array | float) -> Array:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from hush.theory._gaussian import Array
+from hush.theory._gaussian import Array, interval_moments
+from hush.theory._piece import curvature_share, slope_share
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.fixed_points import FixedPoint, correlation_fixed_points, variance_fixed_points
 from hush.theory.maps import chi_1, correlation_map_slope
@@ -96,8 +97,7 @@ def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float =
     unit, tau = math.sqrt(q_star), threshold / math.sqrt(q_star)
 
     def gap(log_m: float) -> float:
-        phi = activation(name, tau, math.exp(log_m))
-        return phi.second_moment_slope(1.0) / phi.slope_moment(1, 1.0) - v_prime
+        return float(_slope_on_edge(tau, np.array([math.exp(log_m)]))[0]) - v_prime
 
     # V′ falls to 0 like m and tends to 1 like e^{−(τ+m)²/2}.
     return unit * math.exp(brentq(gap, math.log(1e-9 * max(1.0, tau)), math.log(40.0), xtol=1e-14, rtol=1e-14))
@@ -106,13 +106,29 @@ def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float =
 def slope_and_curvature_of_clip(name: str, threshold: float, clip: ArrayLike, q_star: float = 1.0) -> Any:
     """(V′(q*), V″(q*)) on the Edge of Chaos at each clip m: the curves of the paper's Figure 3."""
     clips = np.asarray(clip, dtype=np.float64)
-    pairs = []
     for m in clips.ravel():
-        phi = activation(name, threshold, float(m))
-        slope = phi.slope_moment(1, q_star)
-        pairs.append((phi.second_moment_slope(q_star) / slope, phi.second_moment_curvature(q_star) / slope))
-    slopes, curvatures = np.array(pairs).T.reshape(2, *clips.shape)
-    return (float(slopes), float(curvatures)) if clips.ndim == 0 else (slopes, curvatures)
+        activation(name, threshold, float(m))  # says what is wrong
+    check_positive("q_star", q_star)
+    ends = threshold / math.sqrt(q_star), clips.ravel() / math.sqrt(q_star)
+    slopes, curvatures = _slope_on_edge(*ends).reshape(clips.shape), _curvature_on_edge(*ends).reshape(clips.shape)
+    return (float(slopes), float(curvatures) / q_star) if clips.ndim == 0 else (slopes, curvatures / q_star)
+
+
+# V′ and V″ on the Edge of Chaos at q* = 1 are means over the sloped piece, from τ to τ + m; CST's two are alike.
+
+
+def _slope_on_edge(threshold: float, clips: Array) -> Array:
+    start = np.full(clips.shape, threshold)
+    moments = interval_moments(start, start + clips, clips, 2)
+    if not moments[0].all():
+        raise ValueError(f"E[φ′²] = 0 at a threshold of {threshold:g} √q*: no σ_w brings χ₁ to 1.")
+    return slope_share(start, np.zeros(clips.shape), moments) / moments[0]
+
+
+def _curvature_on_edge(threshold: float, clips: Array) -> Array:
+    start = np.full(clips.shape, threshold)
+    mass = interval_moments(start, start + clips, clips, 0)[0]
+    return 0.5 * curvature_share(start, start + clips, clips, np.zeros(clips.shape)) / mass
 
 
 def edge_curve(phi: PiecewiseLinear, q_star: ArrayLike) -> tuple[Array, Array]:
