@@ -1,7 +1,6 @@
 """The drawings, read back as XML."""
 
 import math
-import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,8 +17,8 @@ def drawn(*things: Line | Area | Mark | Note) -> ElementTree.Element:
 
 def points(path: ElementTree.Element) -> list[list[tuple[float, float]]]:
     """Of a path, stroke by stroke, in thousandths of the picture."""
-    strokes = path.attrib["d"].rstrip("Z").split("M")[1:]
-    return [[tuple(map(float, p.split())) for p in re.split("L", s)] for s in strokes]  # type: ignore[misc]
+    strokes = ([float(number) / 2.0 for number in s.split()] for s in path.attrib["d"].rstrip("Z").split("M")[1:])
+    return [list(zip(stroke[::2], stroke[1::2], strict=True)) for stroke in strokes]
 
 
 def test_a_curve_goes_through_its_points() -> None:
