@@ -151,7 +151,7 @@ def in_the_browser() -> None:
 
 def in_server_time() -> None:
     threadpool_limits(1)  # as hush explore does
-    logging.getLogger("streamlit").setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)  # Streamlit's, that no server is running
     print(f"{'control':15} {'clip':5} {'page, median':>13} {'longest':>9} {'look, median':>13}")
     for control, values in MOVES.items():
         for safe in (False,) if control == "clip" else (True,):

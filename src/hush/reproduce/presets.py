@@ -161,7 +161,7 @@ _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (
         Own(("cst-0.8-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 24})),
-        Own(("cst-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 24, "give_up": 8})),
+        Own(("cst-0.85-0.5",), MappingProxyType({"lr": 7e-5, "batch": 256, "epochs": 22, "give_up": 8})),
         Own(("crelu-0.8-0.9",), MappingProxyType({**_SGD, "lr": 9e-5, "epochs": 32})),
         Own(("cst-0.7-0.5",), MappingProxyType({**_SGD, "lr": 3e-4, "epochs": 16})),
         Own(("crelu-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 16})),
