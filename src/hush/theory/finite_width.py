@@ -253,16 +253,18 @@ def largest_safe_clip(
     # units are left to pass a gradient: where nothing is safe on the way down, no clip is.
     safe = float(np.log(clip_from_slope(name, threshold, 0.75)))
     smallest, largest = np.log(_SMALLEST_CLIP), np.log(_LARGEST_CLIP)
+    unsafe = None
     while risk(safe) > 0.0:
-        safe -= _STEP
+        safe, unsafe = safe - _STEP, safe
         if safe < smallest:
             raise ValueError(
                 f"no clip keeps the odds of exploding gradients within {odds:g} for {name} at sparsity {sparsity:g}, "
                 f"width {width} and depth {depth}; take a wider or shallower network, or less sparsity."
             )
-    while safe < largest and risk(unsafe := min(safe + _STEP, largest)) <= 0.0:
-        safe = unsafe
-    if safe < largest:
+    while unsafe is None and safe < largest:
+        above = min(safe + _STEP, largest)
+        safe, unsafe = (above, None) if risk(above) <= 0.0 else (safe, above)
+    if unsafe is not None:
         # Only the chains that come close to exploding at the larger clip can explode below it.
         close = everyone.only(tried[unsafe] > EXPLODING_GAIN_LOG10 - _MARGIN)
         brentq(risk, safe, unsafe, args=(close,), xtol=5e-3)
