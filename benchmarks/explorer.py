@@ -5,8 +5,8 @@
 
 Each control is moved to values it has not had before, so nothing comes from a cache but what belongs to the other
 controls. Server time is that of one run of the page's script, pictures included; `look` alone is printed beside it. In
-the browser every control is moved: each slider by presses of an arrow key, a step each, and both lists to each of their
-entries. Chromium draws without a GPU, on the same cores as the server (make test-browser installs what it needs).
+the browser every control is moved: sliders and choices by presses of an arrow key, a step each, both lists to each of
+their entries. Chromium draws without a GPU, on the same cores as the server (make test-browser installs what it needs).
 """
 
 import argparse
@@ -94,6 +94,7 @@ SLIDERS = {
     "?sigma_w_factor=1.1": ("σ_w as a multiple", "Sparsity s"),
     "?activation=cst&sparsity=0.75&clip=1.5&sigma_w=5&sigma_b=1.5": ("σ_w", "σ_b", "Clip m", "Sparsity s", "Depth L"),
 }
+CHOICES = ("Clip by", "σ_w and σ_b")
 LISTS = {"Activation": tuple(TITLES.values()), "A figure of the paper": tuple(preset.label for preset in PRESETS)}
 # The time of the last key press and of the last change of the page, but for the control itself. What is announced to a
 # screen reader stands outside of the page, and is taken away again some seconds later.
@@ -139,6 +140,9 @@ def in_the_browser() -> None:
             for slider in sliders:
                 page.get_by_role("slider", name=re.compile(f"^{re.escape(slider)}")).focus()
                 report(slider, [press(page, "ArrowRight") for _ in range(PRESSES)], address)
+        for choice in CHOICES:
+            page.get_by_role("radiogroup", name=choice).get_by_role("radio", checked=True).focus()
+            report(choice, [press(page, "ArrowRight") for _ in range(PRESSES)], address)
         for choice, entries in LISTS.items():
             times = []
             for entry in entries:
