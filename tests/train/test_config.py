@@ -21,13 +21,15 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
     assert len(names | {base.name}) == len(other) + 1
+    names.add(dataclasses.replace(base, schedule="cosine", restarts=1).name)
+    assert len(names | {base.name}) == len(other) + 2
     for field in ("threshold", "clip"):
         cleared = {"sparsity": None} if field == "threshold" else {"v_prime": None}
         names.add(dataclasses.replace(base, **cleared, **{field: 0.9}).name)
-    assert len(names | {base.name}) == len(other) + 3
+    assert len(names | {base.name}) == len(other) + 4
     assert dataclasses.replace(base, accelerator="cpu", strategy="ddp_spawn").name == base.name
     untested = {f.name for f in dataclasses.fields(TrainConfig)} - set(other)
-    assert untested == {"threshold", "clip", "accelerator", "strategy", "seed"}
+    assert untested == {"restarts", "threshold", "clip", "accelerator", "strategy", "seed"}
 
 
 def test_threshold_stands_for_its_sparsity() -> None:
@@ -43,6 +45,8 @@ def test_threshold_stands_for_its_sparsity() -> None:
         ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, got 'imagenet'"),
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
         ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
+        ({"restarts": -1, "schedule": "cosine"}, "restarts must be a whole number of at least 0, got -1"),
+        ({"restarts": 2}, "restarts = 2 belong to the schedule cosine, got constant"),
         ({"lr": -1.0}, "lr must be positive and finite, got -1.0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
         ({"momentum": 0.9, "optimiser": "adamw"}, "belongs to sgd"),

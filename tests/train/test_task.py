@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -51,6 +52,12 @@ def test_schedule() -> None:
     assert task._rate(10) == 1.0
     assert task._rate(60) == pytest.approx(0.5)
     assert task._rate(110) == pytest.approx(0.0)
+
+    # Three falls of 110 steps, the first of them the one above, the others half and a quarter of it.
+    again = Task(dataclasses.replace(config, restarts=2), build(config, (1, 8, 8), 10), steps=330)
+    first = [task._rate(step) for step in range(110)]
+    assert [again._rate(step) for step in range(330)] == [share * rate for share in (1.0, 0.5, 0.25) for rate in first]
+    assert again._rate(330) == pytest.approx(0.0)
 
 
 def test_the_seed_draws_the_network() -> None:

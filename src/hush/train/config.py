@@ -67,6 +67,7 @@ class TrainConfig:
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
     schedule: str = _note("constant or cosine.", "constant")
+    restarts: int = _note("Begin the cosine anew so many times, each from half the rate of the one before.", 0)
     warmup: int = _note("Steps over which the learning rate rises from 0.", 400)
     batch: int = _note("Images of a step, over all devices.", 32)
     epochs: int = _note("Passes over the training set.", 10)
@@ -92,10 +93,13 @@ class TrainConfig:
             raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
         if self.sparsity is None and self.threshold is None:
             object.__setattr__(self, "sparsity", 0.85)
-        for name in ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        counts = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up", "restarts")
+        for name in counts:
+            value, least = getattr(self, name), 0 if name == "restarts" else 1
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        if self.restarts and self.schedule != "cosine":
+            raise ValueError(f"restarts = {self.restarts} belong to the schedule cosine, got {self.schedule}.")
         for name in ("lr", "q_star", "layer_clip"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0.0):

@@ -115,13 +115,19 @@ class Task(LightningModule):
         return model
 
     def _rate(self, step: int) -> float:
-        """The share of the learning rate at a step: linear warm-up, then constant or half a cosine down to 0."""
-        if step < self.config.warmup:
-            return (step + 1) / self.config.warmup
+        """The share of the learning rate at a step: linear warm-up, then constant or half a cosine down to 0.
+
+        Restarts share the steps equally; each begins anew with its warm-up, to half the peak of the one before.
+        """
+        length = max(1, self.steps) / (1 + self.config.restarts)
+        turn = min(self.config.restarts, int(step / length))
+        peak, since = 0.5**turn, step - turn * length
+        if since < self.config.warmup:
+            return peak * (since + 1) / self.config.warmup
         if self.config.schedule == "constant":
-            return 1.0
-        done = (step - self.config.warmup) / max(1, self.steps - self.config.warmup)
-        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+            return peak
+        done = (since - self.config.warmup) / max(1, length - self.config.warmup)
+        return peak * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
 
 @torch.no_grad()
