@@ -73,6 +73,7 @@ def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
     ]:
         config = TrainConfig(**recipe.fields_of(row))
         assert (config.optimiser, config.lr) == (optimiser, lr)
+    assert "But rows cst-0.8-0.5: epochs = 24, restarts = 1." in recipe.differences
     assert any(s.startswith("But rows *-*-0.5: optimiser = sgd, ") for s in recipe.differences)
     assert any(s.startswith("But rows *-0.[567]-0.7: ") for s in recipe.differences)
 

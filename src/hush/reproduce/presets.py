@@ -156,13 +156,13 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 # AdamW is soon past one half where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
-# bounds: five times the paper's at V′ = 0.5. Where either ends short of it, SGD at a lower rate for longer does not.
-# CST at s = 0.85 stays short of it by all that was tried; there AdamW with larger batches comes furthest.
+# bounds: five times the paper's at V′ = 0.5. Where either ends short of it, SGD at a lower rate for longer does not;
+# where the layers are sparsest and the clip is lowest, AdamW that begins its cosine anew.
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (
-        Own(("cst-0.8-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 24})),
-        Own(("cst-0.85-0.5",), MappingProxyType({"lr": 7e-5, "batch": 256, "epochs": 22, "give_up": 8})),
+        Own(("cst-0.8-0.5",), MappingProxyType({"epochs": 24, "restarts": 1})),
+        Own(("cst-0.85-0.5",), MappingProxyType({"lr": 7e-5, "batch": 256, "epochs": 44, "restarts": 1, "give_up": 8})),
         Own(("crelu-0.8-0.9",), MappingProxyType({**_SGD, "lr": 9e-5, "epochs": 32})),
         Own(("cst-0.7-0.5",), MappingProxyType({**_SGD, "lr": 3e-4, "epochs": 16})),
         Own(("crelu-0.85-0.5",), MappingProxyType({**_SGD, "lr": 4e-4, "epochs": 16})),
