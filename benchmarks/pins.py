@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hush.theory import IMAGE_NORMS, activation, design, finite_width
-from hush.theory.bands import bands, correlation_band
+from hush.theory import IMAGE_NORMS, activation, bands, correlation_band, design, finite_width
 
 PINS = Path(__file__).resolve().parents[1] / "tests" / "theory" / "pins"
 
