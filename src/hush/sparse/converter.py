@@ -12,9 +12,9 @@ import torch.distributed
 from torch import nn
 
 from . import crossover, fused_step
+from .acceleration_report import Report, make_report
 from .layout import on_large_pages
 from .modules import STATE, Sequence, SparseLinear, SparseSequential
-from .acceleration_report import Report, make_report
 from .settings import Layout, Settings
 from .stretch import Stretch
 

@@ -31,6 +31,7 @@ from .step_plan import StepPlan
 
 __all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
+
 class Sight:
     """Whether anybody can see the gradient at x: by holding x, or by a hook on it."""
 
