@@ -19,6 +19,10 @@ MODULES = [
     hn.SoftThreshold(0.3),
     hn.CST(0.3, 0.8),
     hn.FATReLU(0.3),
+    nn.Softshrink(0.3),
+    nn.ReLU6(),
+    nn.Hardtanh(0.0, 0.8),
+    nn.Threshold(0.3, 0.0),
 ]
 
 
@@ -37,6 +41,11 @@ def test_value_and_slope_are_the_modules_everywhere(module):
     for value, slope in results[1:]:
         torch.testing.assert_close(value, results[0][0], rtol=0, atol=1e-7, equal_nan=True)
         assert torch.equal(slope, results[0][1])
+
+
+def test_what_is_never_silent_is_left_to_torch():
+    for module in (nn.Hardtanh(-0.8, 0.8), hn.CST(0.0, 0.8), hn.SoftThreshold(0.0), nn.LeakyReLU(), nn.GELU()):
+        assert activation_of(module) is None
 
 
 @pytest.mark.parametrize("module", MODULES, ids=repr)

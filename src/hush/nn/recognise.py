@@ -71,11 +71,10 @@ class Recognised:
 
 def recognise(module: nn.Module) -> Recognised | None:
     """What `module` computes, read off the module as it is now; None where the registry has no entry for its type."""
-    for entry, read in _by_type().get(type(module), ()):
+    for entry, read, own in _by_type().get(type(module), ()):
         values = read(module)
         if values is not None:
             # torch's modules say of themselves whether they overwrite; those of hush ignore the wish.
-            own = type(module) is entry.module_class()
             inplace = not own and bool(getattr(module, "inplace", False))
             return Recognised(entry, dict(zip(entry.parameters, values, strict=True)), inplace)
     return None
@@ -97,12 +96,13 @@ def activations_of(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     return ((name, module) for name, module in model.named_modules() if is_activation(module))
 
 
-_Types = dict[type, list[tuple[ActivationEntry, _Read]]]
+_Types = dict[type, list[tuple[ActivationEntry, _Read, bool]]]
 _kept: tuple[int, _Types] = (-1, {})
 
 
 def _by_type() -> _Types:
-    """By exact type the entries it may belong to, in the registry's order, each with how its parameters are read.
+    """By exact type the entries it may belong to, in the registry's order, each with how its parameters are read, and
+    whether the type is the entry's own or a twin of torch's.
 
     It is made anew only when the registry has changed.
     """
@@ -113,9 +113,9 @@ def _by_type() -> _Types:
         for entry in entries():
             own = entry.module_class()
             if own is not None:
-                types.setdefault(own, []).append((entry, _attributes(entry.parameters)))
+                types.setdefault(own, []).append((entry, _attributes(entry.parameters), True))
             for twin in entry.torch_twins:
-                types.setdefault(resolve(twin.module), []).append((entry, twin.read))
+                types.setdefault(resolve(twin.module), []).append((entry, twin.read, False))
         _kept = now, types
     return _kept[1]
 

@@ -13,23 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import IntEnum
 
 import torch
 from torch import Tensor, nn
 
 from hush.nn import functional
 from hush.nn.recognise import recognise
+from hush.theory import Kernel as Kind
 
 __all__ = ["Activation", "Kind", "activation_of"]
-
-
-class Kind(IntEnum):
-    """How the kernels compute φ; the numbers are theirs."""
-
-    ONE_SIDED = 0
-    ODD = 1
-    JUMP = 2
 
 
 @dataclass(frozen=True)
@@ -106,4 +98,6 @@ def activation_of(module: nn.Module) -> Activation | None:
     found = recognise(module)
     if found is None or found.kernel is None:
         return None
-    return Activation(Kind(found.kernel), found.threshold, found.clip)
+    if found.kernel is Kind.ODD and found.threshold == 0.0:
+        return None  # nothing is silent, and torch's Hardtanh has slope 1 where the kernels have 0
+    return Activation(found.kernel, found.threshold, found.clip)
