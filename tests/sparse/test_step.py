@@ -208,12 +208,16 @@ def test_two_forwards_in_one_loss():
     t.assert_same()
 
 
+def double_gradient(p):
+    p.grad.mul_(2.0)
+
+
 def test_frozen_layers_and_hooks_on_parameters():
     t = Twins(mlp())
     for model in (t.plain, t.fast):
         model[2].weight.requires_grad_(False)
         model[4].weight.register_hook(lambda g: 3.0 * g)
-        model[4].bias.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(2.0))
+        model[4].bias.register_post_accumulate_grad_hook(double_gradient)
     for _ in range(3):
         t.both(square)
     t.assert_same()

@@ -1,7 +1,6 @@
 """Second derivatives, torch.func, tracing, scripting, exporting: an accelerated model goes through all of them."""
 
 import copy
-import warnings
 
 import pytest
 import torch
@@ -14,6 +13,9 @@ from hush.sparse import accelerate
 
 from .alike import assert_alike, assert_same_gradients, engine_runs, mlp, twins
 from .conftest import assert_near
+
+# torch scripts its forward-mode decompositions, and dynamo makes an instance of an autograd Function: both deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Custom(nn.Module):
@@ -95,7 +97,6 @@ def _func_cases():
         "hessian": lambda m, x: f.hessian(loss(m))(x),
         "vmap": lambda m, x: f.vmap(m)(x),
         "vmap of a batch": lambda m, x: f.vmap(m)(x.expand(3, *x.shape)),
-        "linearize": lambda m, x: f.linearize(m, x)[1](torch.ones_like(x)),
         "functional_call": lambda m, x: f.functional_call(m, {k: 2 * p for k, p in m.named_parameters()}, (x,)),
         "grad of the parameters": of_parameters,
         "gradients of each sample": per_sample,
@@ -184,7 +185,7 @@ def test_export(make, dynamic):
     assert_near(program.module()(x), plain(x))
 
 
-@ALL
+@MODELS
 def test_fx(make):
     plain, fast = twins(make())
     traced, x = torch.fx.symbolic_trace(fast), torch.randn(9, 12)
@@ -195,10 +196,8 @@ def test_fx(make):
 def test_jit_trace_and_script(make):
     plain, fast = twins(make())
     x = torch.randn(9, 12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # both are deprecated
-        assert_near(torch.jit.trace(fast, x)(x), plain(x))
-        assert_near(torch.jit.script(fast)(x), plain(x))
+    assert_near(torch.jit.trace(fast, x)(x), plain(x))
+    assert_near(torch.jit.script(fast)(x), plain(x))
     assert_alike(plain, fast, x)
 
 

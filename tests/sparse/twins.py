@@ -34,9 +34,9 @@ _RECOVERABLE = Exception  # a crash of the process is not among them
 class Different(AssertionError):  # noqa: N818  (what it says, not an error of the tests)
     """The twins differ; `log` is what was done, the last entry is where it shows."""
 
-    def __init__(self, seed: int, log: list[str], what: str) -> None:
-        self.seed, self.log, self.what = seed, log, what
-        super().__init__(f"seed {seed}: {what}\n  " + "\n  ".join(log))
+    def __init__(self, outcome: "Outcome", log: list[str], what: str) -> None:
+        self.outcome, self.log, self.what = outcome, log, what
+        super().__init__(f"seed {outcome.seed}: {what}\n  " + "\n  ".join(log))
 
 
 @dataclass
@@ -80,7 +80,7 @@ def sensitive(different: Different, **given: Any) -> bool:
     """Whether a plain model whose Linears are wrong in the sixth digit differs too, at the same step or before."""
     for share in (3e-7, -3e-7, 1e-6, -1e-6, 2e-6, -2e-6):
         try:
-            run_twins(different.seed, noise=share, **given)
+            run_twins(different.outcome.seed, noise=share, **given)
         except Different as also:
             if len(also.log) <= len(different.log):
                 return True
@@ -141,7 +141,7 @@ class _Scenario:
     def run(self) -> Outcome:
         plain, fast = Side(self._build()), Side(self._build(), fused=self.noise is None)
         self.second = fast
-        before = engine_calls()
+        self.before = engine_calls()
         self._accelerate(plain, fast)
         self._compare_state(plain, fast)
         for _ in range(self.dice.randint(2, 4)):
@@ -150,7 +150,7 @@ class _Scenario:
             self._call(plain, fast)
             if self.bad:  # what a NaN has reached is broken in both, and stays so
                 break
-        self.outcome.engine = engine_calls() - before
+        self.outcome.engine = engine_calls() - self.before
         return self.outcome
 
     def _accelerate(self, plain: Side, fast: Side) -> None:
@@ -301,7 +301,8 @@ class _Scenario:
         return 1e-9 if dtype == torch.float64 and always_double else 1e-4
 
     def _fail(self, what: str) -> None:
-        raise Different(self.seed, self.log, what)
+        self.outcome.engine = engine_calls() - self.before
+        raise Different(self.outcome, self.log, what)
 
 
 def _edited(side: Side, name: str, dice: Random) -> dict[str, Tensor | None]:
