@@ -4,13 +4,13 @@
 
 namespace hush {
 
-// One vector of weights and its gradient g through the optimiser; the formulas are those of torch.optim.
+// One vector of weights and its gradient g through the optimizer; the formulas are those of torch.optim.
 template <class S>
 struct Step {
     using F = typename S::F;
-    const Optimiser& o;
+    const Optimizer& o;
     F rate, decay, mu, fresh, beta1, beta2, one_beta1, one_beta2, eps, inverse_root, step, shrink;
-    explicit Step(const Optimiser& opt)
+    explicit Step(const Optimizer& opt)
         : o(opt), rate(S::set1(-opt.lr)), decay(S::set1(opt.weight_decay)), mu(S::set1(opt.momentum)),
           fresh(S::set1(1 - opt.dampening)), beta1(S::set1(opt.beta1)), beta2(S::set1(opt.beta2)),
           one_beta1(S::set1(1 - opt.beta1)), one_beta2(S::set1(1 - opt.beta2)), eps(S::set1(opt.eps)),
@@ -70,7 +70,7 @@ inline void apply(const Step<S>& step, typename S::F w, typename S::F g, float* 
 }
 
 template <class S>
-void update(const Optimiser& o, float* weight, const float* gradient, float* state1, float* state2, size_t n) {
+void update(const Optimizer& o, float* weight, const float* gradient, float* state1, float* state2, size_t n) {
     const Step<S> step(o);
     size_t i = 0;
     auto at = [i = &i](float* p) { return p ? p + *i : nullptr; };
@@ -88,10 +88,10 @@ template <class S, int N, bool Tail, bool Sums, bool Grad, class I>
 void backward_tile(const BackwardTask& t) {
     using F = typename S::F;
     const I* samples = static_cast<const I*>(t.samples);
-    const Step<S> step(t.optimiser);
+    const Step<S> step(t.optimizer);
     // With plain SGD and no decay an input that was never active keeps its weights: not even a read.
-    const bool may_skip = t.optimiser.kind == Update::none ||
-                          (t.optimiser.kind == Update::sgd && t.optimiser.weight_decay == 0.0f);
+    const bool may_skip = t.optimizer.kind == Update::none ||
+                          (t.optimizer.kind == Update::sgd && t.optimizer.weight_decay == 0.0f);
     for (size_t i = t.first; i < t.last; ++i) {
         const uint32_t begin = t.column_start[i], end = t.column_start[i + 1];
         if (t.ahead) fetch<S>(t.ahead);
@@ -139,7 +139,7 @@ void backward_tile(const BackwardTask& t) {
 
 template <class S, int N, bool Tail>
 void backward_kind(const BackwardTask& t) {
-    const bool grad = t.optimiser.kind != Update::none;
+    const bool grad = t.optimizer.kind != Update::none;
     auto run = [&]<class I>(I) {
         if (t.sums)
             grad ? backward_tile<S, N, Tail, true, true, I>(t) : backward_tile<S, N, Tail, true, false, I>(t);

@@ -59,14 +59,14 @@ struct Backward {
         std::memset(buffer + r.first, 0, r.size() * sizeof(float));
     }
 
-    // Bias gradients are summed here and handed to the optimiser, a stretch of outputs at a time.
+    // Bias gradients are summed here and handed to the optimizer, a stretch of outputs at a time.
     void step_bias(size_t l, Range range, const float* gradient) {
         const LayerGradient& g = gradients[l];
         if (!g.want_bias || !range.size()) return;
-        if (g.bias_optimiser.kind == Update::gradient)
+        if (g.bias_optimizer.kind == Update::gradient)
             std::memcpy(g.bias + range.first, gradient, range.size() * sizeof(float));
         else
-            k.update(g.bias_optimiser, layers[l].bias + range.first, gradient,
+            k.update(g.bias_optimizer, layers[l].bias + range.first, gradient,
                      g.bias_state1 ? g.bias_state1 + range.first : nullptr,
                      g.bias_state2 ? g.bias_state2 + range.first : nullptr, range.size());
     }
@@ -122,8 +122,8 @@ struct Backward {
         task.samples = s.samples;
         task.wide_samples = index_bytes(batch) == 4;
         task.sums = want_sums ? sums : nullptr;
-        task.optimiser = g.optimiser;
-        if (!g.want_weight) task.optimiser.kind = Update::none;
+        task.optimizer = g.optimizer;
+        if (!g.want_weight) task.optimizer.kind = Update::none;
         if (!g.want_weight && !want_sums) return;
         const size_t all = tiles(layer.outputs);
         const size_t block = std::max<size_t>(1, kDeltaBytes / std::max<size_t>(1, batch * tile() * sizeof(float)));

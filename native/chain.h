@@ -9,6 +9,7 @@ namespace hush {
 
 struct Layer {
     void* weight = nullptr;  // input-major: row i holds the outputs' weights of input i
+    bool row_major = false;  // as torch keeps it, row o holds the inputs' weights of output o: to be turned around first
     bool bf16 = false;
     float* bias = nullptr;
     size_t inputs = 0, outputs = 0;
@@ -20,7 +21,7 @@ struct LayerGradient {
     float *weight = nullptr, *bias = nullptr;
     float *weight_state1 = nullptr, *weight_state2 = nullptr;
     float *bias_state1 = nullptr, *bias_state2 = nullptr;
-    Optimiser optimiser, bias_optimiser;
+    Optimizer optimizer, bias_optimizer;
     bool want_weight = false, want_bias = false;
 };
 
@@ -54,6 +55,8 @@ void scatter_lists(const ActiveLists& lists, size_t from, size_t n, size_t base,
                    size_t index_bytes);
 
 SavedLayer saved_layer(const char* saved, size_t layer);
+// The dense φ(h) of a layer, from what was saved of it.
+void expand_saved(const char* saved, size_t layer, size_t inputs, size_t batch, float* out);
 void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch);  // throws
 
 struct ForwardResult {

@@ -84,7 +84,7 @@ struct PackTask {
 
 enum class Update : int { none, gradient, sgd, momentum, adamw };
 
-struct Optimiser {
+struct Optimizer {
     Update kind = Update::gradient;
     float lr = 0, weight_decay = 0, momentum = 0, dampening = 0;
     bool nesterov = false;
@@ -110,7 +110,7 @@ struct BackwardTask {
     bool wide_samples;
     float* sums;  // null when nobody needs the input's gradient
     bool add_sums;
-    Optimiser optimiser;
+    Optimizer optimizer;
     Ahead* ahead;
     float *gradient, *state1, *state2;  // at the tile's first column, same stride as the weight
 };
@@ -122,7 +122,7 @@ struct Kernels {
     void (*pack)(const PackTask&);
     void (*forward)(const ForwardTask&);
     void (*backward)(const BackwardTask&);
-    void (*update)(const Optimiser&, float* weight, const float* gradient, float* state1, float* state2, size_t n);
+    void (*update)(const Optimizer&, float* weight, const float* gradient, float* state1, float* state2, size_t n);
 };
 
 extern const Kernels portable_kernels;

@@ -84,6 +84,19 @@ SavedLayer saved_layer(const char* saved, size_t layer) {
             at + samples_offset(inputs, active), active};
 }
 
+void expand_saved(const char* saved, size_t layer, size_t inputs, size_t batch, float* out) {
+    const SavedLayer s = saved_layer(saved, layer);
+    std::memset(out, 0, inputs * batch * sizeof(float));
+    auto put = [&](auto* samples) {
+        for (size_t i = 0; i < inputs; ++i)
+            for (uint32_t j = s.column_start[i]; j < s.column_start[i + 1]; ++j) out[samples[j] * inputs + i] = s.values[j];
+    };
+    if (index_bytes(batch) == 2)
+        put(static_cast<const uint16_t*>(s.samples));
+    else
+        put(static_cast<const uint32_t*>(s.samples));
+}
+
 void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch) {
     const uint64_t* t = table(saved);
     bool good = bytes >= saved_table_bytes(n) && t[0] == kMagic && t[1] == batch && t[2] == n &&

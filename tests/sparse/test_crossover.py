@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hush.sparse import accelerate, crossover
-from hush.sparse.crossover import crossing
+from hush.sparse import accelerate, crossover, engine_calls
+from hush.sparse.crossover import Setting, crossing
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def own_file(monkeypatch, tmp_path):
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))
     monkeypatch.delenv("HUSH_CROSSOVER", raising=False)
     monkeypatch.setattr(crossover, "_known", None)
-    monkeypatch.setattr(crossover, "_limits", {})
+    monkeypatch.setattr(crossover, "_nearest_known", {})
     return tmp_path
 
 
@@ -29,45 +29,69 @@ def test_the_line_and_its_bounds():
 
 def test_measured_once_kept_and_printed(own_file, monkeypatch):
     calls = []
-    monkeypatch.setattr(crossover, "measure", lambda *a: calls.append(a) or 0.4)
-    assert crossover.limit(300, 100, True) == 0.4
-    assert crossover.limit(300, 100, True) == 0.4
-    assert calls == [(256, 128, True)]
+    monkeypatch.setattr(crossover, "measure", lambda setting: calls.append(setting) or 0.4)
+    crossover.ensure_measured([300, 280], turns=True)
+    batches = [s.batch for s in calls if s.training]
+    assert batches == [1, 16, 128, 512]
+    assert {s.width for s in calls} == {256}
+    assert len(calls) == 8
+    crossover.ensure_measured([300], turns=True)
+    assert len(calls) == 8
     (entry,) = json.loads((own_file / "crossover.json").read_text()).values()
-    assert entry == {"256x128x2t": 0.4}
+    assert entry["256x128x2tr"] == 0.4
     monkeypatch.setattr(crossover, "_known", None)  # as a new process would
-    monkeypatch.setattr(crossover, "_limits", {})
-    assert crossover.limit(300, 100, True) == 0.4
-    assert len(calls) == 1
-    assert "training   width  256  batch 128  threads  2  0.40" in crossover.describe()
+    crossover.ensure_measured([300], turns=True)
+    assert len(calls) == 8
+    assert "training   torch's layout  width  256  batch 128  threads  2  0.40" in crossover.describe()
+
+
+def test_the_nearest_measured_setting_decides(monkeypatch):
+    values = {Setting(256, 128, 2, True, True): 0.4, Setting(256, 1, 2, True, True): 0.1}
+    values[Setting(256, 128, 2, False, True)] = 0.2
+    monkeypatch.setattr(crossover, "_known", {s.key: v for s, v in values.items()})
+    assert crossover.limit(300, 100, True, True) == 0.4
+    assert crossover.limit(300, 2, True, True) == 0.1
+    assert crossover.limit(300, 2, False, True) == 0.2
+    assert crossover.limit(300, 2, False, False) == 0.0  # nothing comparable is known
+    assert all(Setting.from_key(s.key) == s for s in values)
 
 
 def test_a_spoilt_file_is_measured_anew(own_file, monkeypatch):
     (own_file / "crossover.json").write_text("not json")
-    monkeypatch.setattr(crossover, "measure", lambda *a: 0.3)
-    assert crossover.limit(64, 1, False) == 0.3
+    monkeypatch.setattr(crossover, "measure", lambda setting: 0.3)
+    crossover.ensure_measured([64], turns=False)
+    assert crossover.limit(64, 1, False, False) == 0.3
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_real_measurement_is_a_density(training):
-    assert 0.0 <= crossover.measure(64, 16, training) <= 1.0
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_real_measurement_is_a_density_and_grows_with_the_batch(training, turns):
+    small = crossover.measure(Setting(64, 1, 2, training, turns))
+    large = crossover.measure(Setting(64, 128, 2, training, turns))
+    assert 0.0 <= small <= 1.0
+    assert 0.0 <= large <= 1.0
 
 
-def test_a_dense_link_runs_dense_and_comes_back(monkeypatch):
-    monkeypatch.setattr(crossover, "measure", lambda *a: 0.3)
-    model = accelerate(nn.Sequential(nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 20)))
-    link = model.forward.steps[0]
-    sparse_runs = []
-    prepared = link._prepare()
-    monkeypatch.setattr(link, "_note", lambda *a: (sparse_runs.append(1), type(link)._note(link, *a)))
-    dense, quiet = torch.ones(4, 20), -torch.ones(4, 20)
-    assert prepared.units == 40
+def test_a_forward_measures_nothing_and_writes_nothing(own_file, monkeypatch):
+    model = accelerate(nn.Sequential(nn.ReLU(), nn.Linear(20, 20)), adaptive=True)
+    (own_file / "crossover.json").unlink()
+    monkeypatch.setattr(crossover, "_medians", None)  # whoever measures fails
+    for batch in (1, 3, 1000):
+        model(torch.randn(batch, 20)).sum().backward()
+    assert not list(own_file.iterdir())
+
+
+@pytest.mark.parametrize("head", [[nn.ReLU()], []], ids=["fused", "alone"])
+def test_a_dense_stretch_runs_dense_and_comes_back(monkeypatch, head):
+    monkeypatch.setattr(crossover, "measure", lambda setting: 0.3)
+    model = accelerate(nn.Sequential(*head, nn.Linear(20, 20)))
+    dense, quiet = torch.ones(4, 20), torch.zeros(4, 20)
     with torch.no_grad():
         model(dense)
-        assert len(sparse_runs) == 1  # the first look
+        before = engine_calls()
         for _ in range(10):
             model(dense)
-        assert len(sparse_runs) == 1
+        assert engine_calls() == before
         for _ in range(40):
             model(quiet)
-        assert len(sparse_runs) > 1
+        assert engine_calls() > before

@@ -135,6 +135,12 @@ _EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
 }
 
 
+def drops_gradient_at_zero(node: object) -> bool:
+    """Whether an autograd node is one of these functions: its backward is 0 wherever its output is."""
+    forward = getattr(type(node), "_forward_cls", None)
+    return forward in _EAGER or forward in _EAGER.values()
+
+
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
     if x.dtype is not torch.float32:
         threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)

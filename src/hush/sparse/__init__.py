@@ -1,14 +1,19 @@
 """Zeros become speed: exact sparse training and inference on the CPU."""
 
 from . import crossover
-from ._engine import isa
-from .accelerate import Report, accelerate, decelerate, report
+from .converter import accelerate, decelerate, report
 from .activation import Activation, Kind, activation_of
-from .ops import act_linear, chain
+from .backend import Backend, Program, register_backend
+from .cpu import engine_calls, isa
+from .functional import act_linear, chain
+from .fused_step import fused_backward, step
+from .acceleration_report import Report
 
 __all__ = [
     "Activation",
+    "Backend",
     "Kind",
+    "Program",
     "Report",
     "accelerate",
     "act_linear",
@@ -16,6 +21,10 @@ __all__ = [
     "chain",
     "crossover",
     "decelerate",
+    "engine_calls",
+    "fused_backward",
     "isa",
+    "register_backend",
     "report",
+    "step",
 ]

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-class Optimiser:
+class Optimizer:
     @staticmethod
     def make(
         kind: int,
@@ -18,12 +18,15 @@ class Optimiser:
         eps: float = ...,
         correction1: float = ...,
         correction2: float = ...,
-    ) -> Optimiser: ...
+    ) -> Optimizer: ...
 
 class Chain:
+    row_major: bool
     def add(self, weight: Tensor, bias: Tensor | None, kind: int, threshold: float, clip: float) -> None: ...
-    def forward(self, h: Tensor, out: Tensor, save: bool, threads: int) -> tuple[Any, int]: ...
+    def turned(self, threads: int) -> Chain: ...
+    def forward(self, h: Tensor, out: Tensor, threads: int) -> tuple[Any, int]: ...
     def infer_at(self, h: int, h_stride: int, batch: int, out: int, out_stride: int, threads: int) -> int: ...
+    def first_activations(self, saved: Tensor, out: Tensor) -> None: ...
     def backward(
         self,
         saved: Tensor,
@@ -31,12 +34,25 @@ class Chain:
         grad_h: Tensor | None,
         threads: int,
         wants: list[int],
-        optimisers: list[Optimiser],
+        optimizers: list[Optimizer],
         groups: list[int],
         addresses: list[int],
+        row_gradients: bool,
     ) -> None: ...
 
-def same(dicts: list[Any], keys: list[str], values: list[Any], addresses: list[int]) -> bool: ...
-def filled(dicts: list[Any]) -> bool: ...
+def unchanged(
+    dicts: list[Any],
+    keys: list[str],
+    values: list[Any],
+    children: list[Any],
+    orders: list[Any],
+    objects: list[Any],
+    types: list[Any],
+    hooks: list[Any],
+    filled: list[bool],
+    tensors: list[Tensor],
+    addresses: list[int],
+    versions: list[int],
+) -> bool: ...
 def isa() -> str: ...
 def team() -> str: ...

@@ -1,4 +1,4 @@
-"""The activations the engine knows, as plain values.
+"""The activations the kernels know, as plain values.
 
     kind            φ(x)                                                   modules
     one-sided       clamp(x − τ, 0, m)                                     ReLU, ShiftedReLU, CReLU
@@ -14,15 +14,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from hush.nn import functional
+from hush.nn.recognise import recognise
 
 __all__ = ["Activation", "Kind", "activation_of"]
 
 
 class Kind(IntEnum):
+    """How the kernels compute φ; the numbers are theirs."""
+
     ONE_SIDED = 0
     ODD = 1
     JUMP = 2
@@ -47,8 +51,24 @@ class Activation:
             raise ValueError(f"The clip is {self.clip}; it must be positive.")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """φ(x) with torch's own operations: the path of every tensor that the engine does not take."""
-        return _Phi.apply(x, self.kind, self.threshold, self.clip)
+        """φ(x) with torch's own operations: the path of every tensor that the kernels do not take."""
+        if self.kind is Kind.JUMP:
+            return functional.fatrelu(x, self.threshold)
+        if self.kind is Kind.ODD:
+            return functional.cst(x, self.threshold, self.clip)
+        # torch.relu, and not the shifted one at τ = 0: it is what nn.ReLU runs, and the faster of the two.
+        if self.threshold == 0.0 and self.clip == math.inf:
+            return torch.relu(x)
+        return functional.crelu(x, self.threshold, self.clip)
+
+    def slope(self, y: Tensor) -> Tensor:
+        """φ′ as a function of φ, as the kernels have it."""
+        silent = y == 0
+        if self.clip != math.inf:
+            silent |= ~(y.abs() < torch.tensor(self.clip, dtype=y.dtype, device=y.device))
+        elif self.kind is Kind.ODD:
+            silent |= y.isnan()
+        return (~silent).to(y.dtype)
 
     # Named after the modules.
     @classmethod
@@ -75,53 +95,15 @@ class Activation:
     def fatrelu(cls, threshold: float) -> Activation:
         return cls(Kind.JUMP, threshold)
 
-
-class _Phi(torch.autograd.Function):
-    """φ, and its slope from φ alone: 0 at the kinks, where torch.clamp's would be 1."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, kind: Kind, threshold: float, clip: float) -> Tensor:
-        top = None if math.isinf(clip) else clip
-        if kind == Kind.JUMP:
-            y = x.masked_fill(x <= threshold, 0.0)
-        elif kind == Kind.ODD:
-            y = x - x.clamp(-threshold, threshold)
-            y = y if top is None else y.clamp(-top, top)
-        else:
-            y = (x - threshold if threshold else x).clamp(0.0, top)
-        ctx.save_for_backward(y)
-        ctx.kind, ctx.clip = kind, top
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (y,) = ctx.saved_tensors
-        silent = y == 0
-        if ctx.clip is not None:
-            silent |= ~(y.abs() < torch.tensor(ctx.clip, dtype=y.dtype, device=y.device))
-        elif ctx.kind == Kind.ODD:
-            silent |= y.isnan()
-        return grad.masked_fill(silent, 0.0), None, None, None
-
-
-_BY_NAME = {
-    "ShiftedReLU": lambda m: Activation.shifted_relu(float(m.threshold)),
-    "CReLU": lambda m: Activation.crelu(float(m.threshold), float(m.clip)),
-    "SoftThreshold": lambda m: Activation.soft_threshold(float(m.threshold)),
-    "CST": lambda m: Activation.cst(float(m.threshold), float(m.clip)),
-    "FATReLU": lambda m: Activation.fatrelu(float(m.threshold)),
-}
+    @classmethod
+    def identity(cls) -> Activation:
+        """φ(x) = x: what a Linear makes of an input whose zeros are there already. Its slope is taken as 0 at 0."""
+        return cls(Kind.ODD, 0.0)
 
 
 def activation_of(module: nn.Module) -> Activation | None:
-    """The module's φ, or None when the engine does not know it.
-
-    hush's modules are known by class name, so that this package does not import hush.nn; a user's own class that
-    merely shares a name is not taken.
-    """
-    if type(module) is nn.ReLU:
-        return Activation.relu()
-    if type(module).__module__.split(".")[0] != "hush":
+    """The module's φ, or None when the kernels do not know it."""
+    found = recognise(module)
+    if found is None or found.kernel is None:
         return None
-    make = _BY_NAME.get(type(module).__name__)
-    return make(module) if make else None
+    return Activation(Kind(found.kernel), found.threshold, found.clip)

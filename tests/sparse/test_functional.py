@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hush.sparse import Activation, act_linear, chain
-from hush.sparse.ops import dense_chain
+from hush.sparse.gradients import dense_chain
 
 from .conftest import ACTIVATIONS, assert_near
 
@@ -134,8 +134,8 @@ def test_wrong_arguments_are_sentences():
 
 def test_opcheck():
     h, w, b = (t.requires_grad_() for t in (torch.randn(7, 33), torch.randn(20, 33), torch.randn(20)))
-    torch.library.opcheck(torch.ops.hush.chain.default, (h, [w, b], [True], [0], [0.5], [1.0], True))
-    torch.library.opcheck(torch.ops.hush.chain.default, (h.detach(), [w.detach()], [False], [1], [0.5], [1.0], False))
+    torch.library.opcheck(torch.ops.hush.chain.default, (h, [w, b], [0], [0], [0.5], [1.0], True))
+    torch.library.opcheck(torch.ops.hush.chain.default, (h.detach(), [w.detach()], [], [1], [0.5], [1.0], False))
 
 
 def test_double_dtype_falls_through():

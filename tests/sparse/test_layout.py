@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from hush.sparse import _pages, accelerate
+from hush.sparse import accelerate, layout
 
 SHAPES = [(513, 1024), (7, 513), (0, 7), (1, 1)]  # 2.1 MB together; odd sizes, an empty one
 
 
 def test_values_layout_and_storages() -> None:
     weights = [torch.randn(shape) for shape in SHAPES]
-    placed = _pages.lay_out(weights)
+    placed = layout.on_large_pages(weights)
     for w, p in zip(weights, placed, strict=True):
         assert torch.equal(w, p)
         assert p.numel() == 0 or p.t().is_contiguous()
@@ -31,7 +31,7 @@ def test_values_layout_and_storages() -> None:
 def test_the_stretch_begins_on_a_large_page_and_ends_with_its_last_tensor() -> None:
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         pytest.skip("this system has no large pages to ask for")
-    first, second = _pages.lay_out([torch.zeros(600, 600), torch.ones(600, 600)])
+    first, second = layout.on_large_pages([torch.zeros(600, 600), torch.ones(600, 600)])
     assert first.data_ptr() % (2 << 20) == 0
     gone = weakref.ref(first)
     del first
@@ -42,7 +42,7 @@ def test_the_stretch_begins_on_a_large_page_and_ends_with_its_last_tensor() -> N
 
 @pytest.mark.parametrize("weights", [[torch.randn(8, 8)], [torch.randn(600, 900).double()]])
 def test_what_is_small_or_of_another_kind_is_laid_out_by_torch(weights: list[torch.Tensor]) -> None:
-    (placed,) = _pages.lay_out(weights)
+    (placed,) = layout.on_large_pages(weights)
     assert placed.dtype == weights[0].dtype
     assert torch.equal(placed, weights[0])
     assert placed.t().is_contiguous()
@@ -51,7 +51,7 @@ def test_what_is_small_or_of_another_kind_is_laid_out_by_torch(weights: list[tor
 def test_a_model_on_large_pages_is_saved_copied_and_trained() -> None:
     model = nn.Sequential(nn.ReLU(), nn.Linear(600, 600), nn.ReLU(), nn.Linear(600, 600))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    accelerate(model)
+    accelerate(model, layout="input_major")
     file = io.BytesIO()
     torch.save(model[1].weight, file)
     assert file.tell() < 1.1 * 4 * 600 * 600  # its own part, not the whole stretch

@@ -11,41 +11,41 @@ import torch
 
 from hush._files import replace_text
 
-from . import _engine
+from .cpu import isa
 
-__all__ = ["machine", "path", "read", "write"]
+__all__ = ["crossover_path", "machine_name", "read_crossovers", "write_crossovers"]
 
 
-def path() -> Path:
+def crossover_path() -> Path:
     """crossover.json under HUSH_CACHE, else under the user's cache directory."""
     own = os.environ.get("HUSH_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(own or os.path.join(base, "hush")) / "crossover.json"
 
 
-def machine() -> str:
-    """What the figures hold for: processor, instruction set, torch."""
-    return f"{platform.machine()} {_engine.isa()}, {os.cpu_count()} processors, torch {torch.__version__}"
+def machine_name() -> str:
+    """What the values hold for: processor, instruction set, torch."""
+    return f"{platform.machine()} {isa()}, {os.cpu_count()} processors, torch {torch.__version__}"
 
 
-def read() -> dict[str, float]:
+def read_crossovers() -> dict[str, float]:
     """What is known of this machine; nothing where there is no file or it is not ours."""
     try:
-        known = json.loads(path().read_text()).get(machine(), {})
+        known = json.loads(crossover_path().read_text()).get(machine_name(), {})
         return {str(key): min(1.0, max(0.0, float(value))) for key, value in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def write(known: dict[str, float]) -> None:
+def write_crossovers(known: dict[str, float]) -> None:
     """Replace this machine's entry. A file that cannot be written is no error: it is measured again next time."""
-    target = path()
+    target = crossover_path()
     try:
         try:
             whole = json.loads(target.read_text())
         except (OSError, ValueError):
             whole = {}
-        whole = {**(whole if isinstance(whole, dict) else {}), machine(): known}
+        whole = {**(whole if isinstance(whole, dict) else {}), machine_name(): known}
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_text(target, json.dumps(whole, indent=1, sort_keys=True))
     except OSError:

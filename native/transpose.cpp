@@ -1,0 +1,55 @@
+#include "transpose.h"
+
+#include <algorithm>
+
+#include "team.h"
+
+namespace hush {
+namespace {
+
+// A square of this side is one cache line wide on both sides: every line that is fetched is used whole.
+constexpr size_t kSide = 16;
+// Rows of the result that a thread takes at a time.
+constexpr size_t kStrip = 64;
+
+void square(const float* from, size_t from_stride, float* to, size_t to_stride) {
+    float block[kSide][kSide];
+    for (size_t r = 0; r < kSide; ++r)
+        for (size_t c = 0; c < kSide; ++c) block[c][r] = from[r * from_stride + c];
+    for (size_t c = 0; c < kSide; ++c)
+        for (size_t r = 0; r < kSide; ++r) to[c * to_stride + r] = block[c][r];
+}
+
+// Rows [first, last) of the result.
+void strip(const Transposition& t, size_t first, size_t last) {
+    for (size_t c = first; c < last; c += kSide) {
+        const size_t c1 = std::min(c + kSide, last);
+        for (size_t r = 0; r < t.rows; r += kSide) {
+            const size_t r1 = std::min(r + kSide, t.rows);
+            if (c1 - c == kSide && r1 - r == kSide) {
+                square(t.from + r * t.columns + c, t.columns, t.to + c * t.rows + r, t.rows);
+                continue;
+            }
+            for (size_t i = c; i < c1; ++i)
+                for (size_t j = r; j < r1; ++j) t.to[i * t.rows + j] = t.from[j * t.columns + i];
+        }
+    }
+}
+
+}  // namespace
+
+void transpose(const std::vector<Transposition>& all, int threads) {
+    size_t strips = 0;
+    for (const Transposition& t : all) strips += (t.columns + kStrip - 1) / kStrip;
+    const int team = static_cast<int>(std::min<size_t>(std::max(threads, 1), std::max<size_t>(strips, 1)));
+    run_team(team, [&](int id, int n) {
+        // Every thread counts through the strips and takes its own stretch of them.
+        const size_t from = strips * id / n, to = strips * (id + 1) / n;
+        size_t at = 0;
+        for (const Transposition& t : all)
+            for (size_t c = 0; c < t.columns; c += kStrip, ++at)
+                if (at >= from && at < to) strip(t, c, std::min(c + kStrip, t.columns));
+    });
+}
+
+}  // namespace hush

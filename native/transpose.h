@@ -1,0 +1,18 @@
+// Matrices turned around: the kernels read weights input by input, torch keeps them output by output.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+namespace hush {
+
+// to[c, r] = from[r, c], both packed row by row.
+struct Transposition {
+    const float* from;
+    float* to;
+    size_t rows, columns;
+};
+
+// All of them, shared by a team of threads.
+void transpose(const std::vector<Transposition>& all, int threads);
+
+}  // namespace hush

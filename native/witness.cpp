@@ -1,0 +1,65 @@
+#include "witness.h"
+
+#include <stdexcept>
+
+namespace nb = nanobind;
+
+namespace hush {
+namespace {
+
+Py_ssize_t length(const nb::list& list) { return PyList_GET_SIZE(list.ptr()); }
+PyObject* item(const nb::list& list, Py_ssize_t i) { return PyList_GET_ITEM(list.ptr(), i); }
+
+void need(bool good, const char* sentence) {
+    if (!good) throw std::invalid_argument(sentence);
+}
+
+bool same_children(PyObject* dict, PyObject* order) {
+    need(PyDict_Check(dict) && PyList_Check(order), "children must hold dictionaries, and orders lists.");
+    if (PyDict_Size(dict) != PyList_GET_SIZE(order)) return false;
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
+        if (value != PyList_GET_ITEM(order, i)) return false;
+    return true;
+}
+
+}  // namespace
+
+bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children, nb::list orders, nb::list objects,
+               nb::list types, nb::list hooks, nb::list filled, nb::list tensors, nb::list addresses, nb::list versions) {
+    need(length(dicts) == length(keys) && length(dicts) == length(values) && length(children) == length(orders) &&
+             length(objects) == length(types) && length(hooks) == length(filled) && length(tensors) == length(addresses) &&
+             length(tensors) == length(versions),
+         "The lists that belong together must be equally long.");
+    for (Py_ssize_t i = 0; i < length(children); ++i)
+        if (!same_children(item(children, i), item(orders, i))) return false;
+    for (Py_ssize_t i = 0; i < length(objects); ++i)
+        if (reinterpret_cast<PyObject*>(Py_TYPE(item(objects, i))) != item(types, i)) return false;
+    for (Py_ssize_t i = 0; i < length(dicts); ++i) {
+        PyObject* dict = item(dicts, i);
+        need(PyDict_Check(dict), "dicts must hold dictionaries.");
+        PyObject* found = PyDict_GetItemWithError(dict, item(keys, i));
+        if (!found && PyErr_Occurred()) throw nb::python_error();
+        if ((found ? found : Py_Ellipsis) != item(values, i)) return false;
+    }
+    for (Py_ssize_t i = 0; i < length(hooks); ++i) {
+        need(PyDict_Check(item(hooks, i)), "hooks must hold dictionaries.");
+        if ((PyDict_Size(item(hooks, i)) != 0) != (item(filled, i) == Py_True)) return false;
+    }
+    static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
+    static PyObject* const version_name = PyUnicode_InternFromString("_version");
+    for (Py_ssize_t i = 0; i < length(tensors); ++i) {
+        nb::object at = nb::steal(PyObject_CallMethodNoArgs(item(tensors, i), data_ptr));
+        if (!at.is_valid()) throw nb::python_error();
+        if (PyLong_AsSize_t(at.ptr()) != PyLong_AsSize_t(item(addresses, i))) return false;
+        const long expected = PyLong_AsLong(item(versions, i));
+        if (expected < 0) continue;
+        nb::object version = nb::steal(PyObject_GetAttr(item(tensors, i), version_name));
+        if (!version.is_valid()) throw nb::python_error();
+        if (PyLong_AsLong(version.ptr()) != expected) return false;
+    }
+    return true;
+}
+
+}  // namespace hush

@@ -1,0 +1,67 @@
+"""What runs on the engine in an accelerated model, and what was left and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from .cpu import isa
+from .modules import SparseLinear, SparseSequential, stretches_of
+
+__all__ = ["Report", "make_report"]
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Names of modules.
+
+    Attributes:
+        taken: the Linears of each fused stretch, in order.
+        alone: the other Linears: each leaves out the zeros of its own input.
+        left: (name, reason) of the layers with weights that stay with torch.
+    """
+
+    taken: tuple[tuple[str, ...], ...]
+    alone: tuple[str, ...]
+    left: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        layers = sum(len(names) for names in self.taken)
+        lines = [f"{layers} Linear layers in {len(self.taken)} fused stretches on {isa()}"]
+        for names in self.taken:
+            lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
+        lines += [f"  alone  {name}: leaves out the zeros of its own input" for name in self.alone]
+        lines += [f"  left   {name}: {reason}" for name, reason in self.left]
+        return "\n".join(lines)
+
+
+def make_report(model: nn.Module) -> Report:
+    names = {id(module): name or "(model)" for name, module in model.named_modules()}
+    taken = [
+        tuple(names[id(linear)] for linear in stretch.linears)
+        for module in model.modules()
+        if type(module) is SparseSequential
+        for stretch in stretches_of(module)
+    ]
+    fused = {name for stretch in taken for name in stretch}
+    alone = [names[id(m)] for m in model.modules() if type(m) is SparseLinear and names[id(m)] not in fused]
+    left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
+    return Report(tuple(taken), tuple(alone), tuple(left))
+
+
+def _why_left(module: nn.Module) -> str | None:
+    kind = type(module).__name__
+    if type(module) is SparseLinear:
+        return None
+    if isinstance(module, _CONVOLUTIONS):
+        return f"{kind}: convolutions run on torch"
+    if isinstance(module, nn.MultiheadAttention):
+        return f"{kind}: applies its weights by function, not by a Linear"
+    if isinstance(module, nn.Linear):
+        if "forward" in module.__dict__:
+            return "its forward has been replaced"
+        return f"{kind} is not a plain nn.Linear"
+    return None

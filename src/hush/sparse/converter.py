@@ -1,0 +1,148 @@
+"""Lets a model's Linears leave out zeros, in place, and takes it back.
+
+`accelerate` changes two classes: every plain nn.Linear becomes a SparseLinear, every nn.Sequential with Linears in it a
+SparseSequential. Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it calls
+these modules, and each of them looks at what it is given and at what it is at that moment.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed
+from torch import nn
+
+from . import crossover, fused_step
+from .layout import on_large_pages
+from .modules import STATE, Sequence, SparseLinear, SparseSequential
+from .acceleration_report import Report, make_report
+from .settings import Layout, Settings
+from .stretch import Stretch
+
+__all__ = ["accelerate", "decelerate", "report"]
+
+_REPORT = "_hush_report"
+
+
+def accelerate(
+    model: nn.Module,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    adaptive: bool = True,
+    frozen: bool = False,
+    layout: Layout = "torch",
+    frozen_dtype: torch.dtype = torch.float32,
+) -> nn.Module:
+    """Lets the model's Linears leave out the zeros of what they read: same outputs, same gradients, fewer flops.
+
+    In place; the model is returned. Its parameters, buffers, names and hooks stay as they are, and so does every path
+    through it: children can be called, replaced, added, removed, patched, cast, copied and saved as before. Whatever the
+    kernels do not compute exactly (other devices and dtypes, autocast, torch.func, tracing, hooks on the inside) runs on
+    torch's own operations.
+
+    Arguments:
+        optimizer: a torch.optim.SGD or AdamW over this model's parameters, for `hush.sparse.step(model, loss)`, which
+            applies the update inside the backward. `loss.backward()` and `optimizer.step()` stay what they are.
+        adaptive: run dense where the activations are denser than the crossover measured on this machine; what is not
+            known of it yet is measured now, in about a second for each new width.
+        frozen: for inference only: the engine reads a copy of its own of the weights, laid out for it. Parameters that
+            are replaced, loaded or changed in place are noticed and copied again; what is written through `.data`
+            leaves no trace and is not.
+        layout: "torch" leaves the weights as they lie, and the engine copies them at each call, which small batches
+            feel. "input_major" lays them out in place, with strides (1, out): faster, but what calls `.view(-1)` on
+            parameters (LBFGS, parameters_to_vector, safetensors) refuses them, and a seed draws other numbers into
+            them. An optimizer brings "input_major" with it.
+        frozen_dtype: torch.bfloat16 rounds the frozen copy, for half the memory traffic; outputs then differ by it.
+
+    `report(model)` tells what was taken and left; `decelerate(model)` undoes it.
+
+    Raises:
+        ValueError: if the optimizer cannot be fused or holds no parameter of this model, or arguments contradict.
+    """
+    settings = _check(optimizer, adaptive, frozen, layout, frozen_dtype)
+    if optimizer is not None:
+        fused_step.check_optimizer(optimizer, model)
+    decelerate(model)
+    for module in model.modules():
+        if type(module) is nn.Linear and "weight" in module._parameters and "forward" not in module.__dict__:
+            module.__class__ = SparseLinear
+            module.__dict__[STATE] = Stretch((), (module,), settings)
+    for module in model.modules():
+        if type(module) is nn.Sequential and "forward" not in module.__dict__ and _has_linear(module):
+            module.__class__ = SparseSequential
+            module.__dict__[STATE] = Sequence(module, settings)
+    if settings.layout == "input_major":
+        _lay_out(model)
+    if adaptive:
+        widths = [max(m.weight.shape) for m in model.modules() if type(m) is SparseLinear and m.weight.dim() == 2]
+        crossover.ensure_measured(widths, turns=settings.layout == "torch" and not frozen)
+    if optimizer is not None:
+        fused_step.bind(model, optimizer)
+    model.__dict__[_REPORT] = make_report(model)
+    return model
+
+
+def _check(
+    optimizer: torch.optim.Optimizer | None, adaptive: bool, frozen: bool, layout: str, frozen_dtype: torch.dtype
+) -> Settings:
+    if layout not in ("torch", "input_major"):
+        raise ValueError(f'The layout is {layout!r}; it must be "torch" or "input_major".')
+    if frozen_dtype not in (torch.float32, torch.bfloat16):
+        raise ValueError(f"frozen_dtype is {frozen_dtype}; it must be torch.float32 or torch.bfloat16.")
+    if frozen_dtype != torch.float32 and not frozen:
+        raise ValueError(f"frozen_dtype is {frozen_dtype}, which goes with frozen=True.")
+    if frozen and optimizer is not None:
+        raise ValueError("frozen=True is for inference only, so there is nothing for an optimizer to do.")
+    in_place = optimizer is not None or layout == "input_major"
+    distributed = torch.distributed
+    if in_place and distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise ValueError(
+            "Among several processes weights must lie as torch has them, since DistributedDataParallel lays its "
+            "gradients out like them, and no update can be fused, since gradients are averaged first; call "
+            'accelerate(model) without optimizer= and layout="input_major".'
+        )
+    return Settings(adaptive, frozen, "input_major" if in_place else "torch", frozen_dtype)
+
+
+def _has_linear(container: nn.Sequential) -> bool:
+    return any(type(child) is SparseLinear for child in container.children())
+
+
+@torch.no_grad()
+def _lay_out(model: nn.Module) -> None:
+    """Weights of float32 Linears input-major, in one stretch of memory; and their gradients like them."""
+    linears = [m for m in model.modules() if type(m) is SparseLinear]
+    weights = {id(m.weight): m.weight for m in linears if m.weight.dtype == torch.float32 and m.weight.dim() == 2}
+    placed = on_large_pages([w.detach() for w in weights.values()])
+    for weight, data in zip(weights.values(), placed, strict=True):
+        gradient, weight.grad = weight.grad, None
+        weight.data = data
+        if gradient is not None:
+            weight.grad = torch.empty_like(weight).copy_(gradient)
+
+
+def decelerate(model: nn.Module) -> nn.Module:
+    """Undoes `accelerate`: torch's own classes, weights row by row."""
+    for module in model.modules():
+        state = module.__dict__.pop(STATE, None)
+        if state is None:
+            continue
+        if type(module) is SparseLinear:
+            module.__class__ = nn.Linear
+            if state.settings.layout == "input_major":
+                with torch.no_grad():
+                    gradient, module.weight.grad = module.weight.grad, None
+                    module.weight.data = module.weight.data.contiguous()
+                    module.weight.grad = None if gradient is None else gradient.contiguous()
+        elif type(module) is SparseSequential:
+            module.__class__ = nn.Sequential
+    fused_step.unbind(model)
+    model.__dict__.pop(_REPORT, None)
+    return model
+
+
+def report(model: nn.Module) -> Report:
+    """What the last `accelerate` of this model took and left."""
+    found = model.__dict__.get(_REPORT)
+    if not isinstance(found, Report):
+        raise ValueError("This model is not accelerated; call hush.sparse.accelerate(model) first.")
+    return found

@@ -1,0 +1,135 @@
+"""The processor's backend: native kernels on float32 tensors. Whatever they write is allocated here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import _native
+from .activation import Activation
+from .backend import Forward, register_backend
+from .layout import is_input_major, is_row_major
+from .step_plan import StepPlan
+
+__all__ = ["CpuBackend", "CpuProgram", "engine_calls", "isa"]
+
+_CPU = torch.device("cpu")
+_calls = itertools.count()
+_last_call = 0
+
+
+def _empty(*shape: int) -> Tensor:
+    """Memory for a kernel to write. The default dtype and device are the user's business, not the kernels'."""
+    return torch.empty(shape, dtype=torch.float32, device=_CPU)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """A float32 matrix whose rows are contiguous."""
+    x = x.detach()
+    if x.dtype != torch.float32 or (x.shape[1] > 1 and x.stride(1) != 1) or x.is_neg():
+        x = x.to(torch.float32).resolve_neg().contiguous()
+    return x
+
+
+def _count() -> None:
+    global _last_call
+    _last_call = next(_calls) + 1
+
+
+def engine_calls() -> int:
+    """How many times a kernel has run a forward in this process."""
+    return _last_call
+
+
+class CpuProgram:
+    """A native chain over the memory of some parameters."""
+
+    def __init__(self, chain: _native.Chain, inputs: int, outputs: int, row_gradients: bool) -> None:
+        self.chain, self.inputs, self.outputs, self.row_gradients = chain, inputs, outputs, row_gradients
+
+    def _ready(self) -> _native.Chain:
+        """The chain on input-major weights. Those that lie row by row are copied anew at each call: whatever changed
+        them since the last one, it is seen."""
+        return self.chain.turned(torch.get_num_threads()) if self.chain.row_major else self.chain
+
+    def infer(self, h: Tensor) -> tuple[Tensor, int]:
+        h = _rows(h)
+        out = _empty(h.shape[0], self.outputs)
+        _count()
+        active = self._ready().infer_at(
+            h.data_ptr(), h.stride(0), h.shape[0], out.data_ptr(), self.outputs, torch.get_num_threads()
+        )
+        return out, active
+
+    def forward(self, h: Tensor) -> Forward:
+        h = _rows(h)
+        out = _empty(h.shape[0], self.outputs)
+        chain = self._ready()
+        _count()
+        saved, active = chain.forward(h, out, torch.get_num_threads())
+        return Forward(out, torch.from_numpy(saved), active, self._on(chain))
+
+    def _on(self, chain: _native.Chain) -> CpuProgram:
+        return self if chain is self.chain else CpuProgram(chain, self.inputs, self.outputs, self.row_gradients)
+
+    def for_backward(self) -> CpuProgram:
+        return self._on(self._ready())
+
+    def first_activations(self, saved: Tensor, batch: int) -> Tensor:
+        out = _empty(batch, self.inputs)
+        self.chain.first_activations(saved, out)
+        return out
+
+    def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
+        grad = _rows(grad)
+        grad_h = _empty(grad.shape[0], self.inputs) if want_h else None
+        self.chain.backward(
+            saved, grad, grad_h, torch.get_num_threads(), plan.wants, plan.rules, plan.groups, plan.addresses,
+            self.row_gradients,
+        )  # fmt: skip
+        return grad_h
+
+
+class CpuBackend:
+    """float32 on the processor; weights may be bfloat16 where no gradient is wanted."""
+
+    name = "cpu"
+
+    def takes(self, h: Tensor) -> bool:
+        return h.dtype == torch.float32 and h.layout == torch.strided
+
+    def takes_parameters(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], training: bool) -> bool:
+        return (
+            all(self._takes_weight(w, training) for w in weights)
+            and all(b is None or (_plain(b, torch.float32) and b.is_contiguous()) for b in biases)
+            and all(a.shape[0] == b.shape[1] for a, b in itertools.pairwise(weights))
+        )
+
+    @staticmethod
+    def _takes_weight(w: Tensor, training: bool) -> bool:
+        if _plain(w, torch.float32):
+            return is_row_major(w) or is_input_major(w)
+        return not training and _plain(w, torch.bfloat16) and is_input_major(w)
+
+    def compile(
+        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
+    ) -> CpuProgram:
+        chain = _native.Chain()
+        for w, b, phi in zip(weights, biases, phis, strict=True):
+            chain.add(w.detach(), None if b is None else b.detach(), int(phi.kind), phi.threshold, phi.clip)
+        return CpuProgram(chain, weights[0].shape[1], weights[-1].shape[0], chain.row_major)
+
+
+def _plain(p: Tensor, dtype: torch.dtype) -> bool:
+    return p.dtype == dtype and p.device.type == "cpu" and p.layout == torch.strided and not p.is_neg()
+
+
+def isa() -> str:
+    """The instruction set in use: avx512, avx2 or portable. HUSH_ISA forces one."""
+    return _native.isa()
+
+
+register_backend("cpu", CpuBackend())

@@ -1,0 +1,220 @@
+"""`step(model, loss)`: backward and update in one, for a model that was accelerated with its optimizer.
+
+    SGD        w ← w − lr (g + λ w)
+    momentum   m ← μ m + (1 − d) g;  w ← w − lr m           (Nesterov: w − lr (g + μ m))
+    AdamW      as torch.optim.AdamW
+
+A sparse step spends much of its time on reading and writing weights, so inside `step` the gradient of a fused layer is
+applied while it is still in registers and never stored; `optimizer.step()`, which `step` then calls, updates the rest.
+Nothing but `step` updates anything: a backward outside of it, or `torch.autograd.grad`, gives gradients as everywhere.
+
+A parameter is fused only where that gives what the two calls would: its gradient comes from one place in the graph, it
+has none yet, nobody hooks it, and the optimizer holds it. `step` looks at the graph to know; all others take the
+ordinary way in the same call. Hyperparameters are read from the optimizer at each step (schedulers work), its state lives
+in `optimizer.state` (checkpoints work).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from .gradients import Call, StretchFunction
+from .layout import is_input_major
+from .step_plan import Part, Rule, StepPlan
+
+__all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
+
+_SGD, _MOMENTUM, _ADAMW = 2, 3, 4
+_BOND = "_hush_optimizer"  # in the model's __dict__
+
+
+def step(model: nn.Module, loss: Tensor) -> None:
+    """`loss.backward()`, `optimizer.step()` and `optimizer.zero_grad()` in one, with the update inside the backward.
+
+    For models accelerated with `accelerate(model, optimizer=optimizer)`.
+
+    Raises:
+        ValueError: if the model has no optimizer, or the loss is not one number that has a graph.
+    """
+    optimizer = _optimizer_of(model)
+    fused_backward(model, loss)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def fused_backward(model: nn.Module, loss: Tensor) -> None:
+    """The backward of `step`: fused parameters have been updated after it, the others have their gradients.
+
+    For training loops that call `optimizer.step()` themselves; there must be nothing between the two that changes
+    gradients (clipping, scaling, accumulation), since the fused ones are gone by then.
+    """
+    optimizer = _optimizer_of(model)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        raise ValueError(f"The loss must be one number, got {shape}.")
+    if loss.grad_fn is None:
+        raise ValueError("The loss has no graph to go back through: was it computed under torch.no_grad()?")
+    check_optimizer(optimizer, model)
+    update = _Update(optimizer)
+    nodes = update.open(loss)
+    try:
+        loss.backward()
+    finally:
+        for node in nodes:
+            node.fused = None
+
+
+class _Bond:
+    """A model's optimizer. Copies go without: the optimizer holds the original's parameters and knows of no others."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer | None = None) -> None:
+        self.optimizer = optimizer
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Bond:
+        return _Bond()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"optimizer": None}
+
+
+def _optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    bond = model.__dict__.get(_BOND)
+    if not isinstance(bond, _Bond) or bond.optimizer is None:
+        raise ValueError("This model has no optimizer to step; call accelerate(model, optimizer=optimizer) first.")
+    return bond.optimizer
+
+
+def bind(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.__dict__[_BOND] = _Bond(optimizer)
+
+
+def unbind(model: nn.Module) -> None:
+    model.__dict__.pop(_BOND, None)
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+    """Raises ValueError unless the update can be fused and is this model's."""
+    if type(optimizer) not in (torch.optim.SGD, torch.optim.AdamW):
+        raise ValueError(
+            f"The optimizer is {type(optimizer).__name__}; torch.optim.SGD and torch.optim.AdamW can be fused. "
+            "Call accelerate(model) without optimizer= to use any other."
+        )
+    for group in optimizer.param_groups:
+        for option in ("maximize", "amsgrad", "differentiable"):
+            if group.get(option):
+                raise ValueError(f"The optimizer has {option}=True, which cannot be fused; set it to False.")
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if not any(id(p) in held for p in model.parameters()):
+        raise ValueError("The optimizer holds no parameter of this model; make it with model.parameters().")
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise ValueError(
+            "The optimizer is fused into the backward, which cannot average gradients over processes; "
+            "call accelerate(model) without optimizer= for distributed training."
+        )
+
+
+class _Update:
+    """One open step: which parameters may be updated inside the backward, and how."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._rule = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
+        self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+        self._fusible: set[int] = set()
+        self._updated: list[Tensor] = []
+
+    def open(self, loss: Tensor) -> list[Any]:
+        """Look at the graph of the loss, and tell its stretches of this step."""
+        reached: Counter[int] = Counter()
+        leaves: dict[int, Tensor] = {}
+        stretches: list[Any] = []
+        seen: set[Any] = set()
+        waiting = [loss.grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if type(node) is _NODE:
+                stretches.append(node)
+            for following, _ in node.next_functions:
+                if following is None:
+                    continue
+                variable = getattr(following, "variable", None)
+                if variable is not None:
+                    reached[id(variable)] += 1
+                    leaves[id(variable)] = variable
+                else:
+                    waiting.append(following)
+        self._fusible = {key for key, p in leaves.items() if reached[key] == 1 and self._is_fusible(p)}
+        for node in stretches:
+            node.fused = self
+        return stretches
+
+    def _is_fusible(self, p: Tensor) -> bool:
+        hooked = p._backward_hooks or p._post_accumulate_grad_hooks
+        return id(p) in self._groups and p.grad is None and not hooked and p.numel() > 0
+
+    def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
+        """See `hush.sparse.gradients.FusedUpdate`."""
+        taken = set()
+        layers = len(call.phis)
+        for i, p in enumerate(parameters):
+            if id(p) not in self._fusible or (i < layers and not is_input_major(p)) or call.program.row_gradients:
+                continue
+            part: Part = "weight" if i < layers else "bias"
+            layer = i if i < layers else call.bias_layers[i - layers]
+            rule, states = self._rule(self._groups[id(p)], self._optimizer.state[p], p)
+            plan.update(layer, part, rule, states)
+            taken.add(i)
+            self._updated.append(p)
+        return taken
+
+    def done(self) -> None:
+        # What torch does at an in-place change: the kernels write behind its back.
+        if self._updated:
+            torch.autograd.graph.increment_version(self._updated)
+        self._updated = []
+
+
+_NODE: Any = StretchFunction._backward_cls  # type: ignore[attr-defined]
+
+
+def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:
+    """The state tensor, laid out as p: one that was made or loaded row by row is turned around once."""
+    value = state.get(name)
+    if value is None or value.shape != p.shape or value.dtype != p.dtype or value.stride() != p.stride():
+        kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
+        state[name] = kept if value is None else kept.copy_(value)
+    found: Tensor = state[name]
+    return found
+
+
+def _sgd(group: dict[str, Any], state: dict[str, Any], p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
+    rate, decay = float(group["lr"]), float(group["weight_decay"])
+    if not group["momentum"]:
+        return Rule(_SGD, rate, decay), ()
+    # torch starts the buffer with the plain gradient: the first step has no dampening.
+    dampening = 0.0 if state.get("momentum_buffer") is None else float(group["dampening"])
+    rule = Rule(_MOMENTUM, rate, decay, float(group["momentum"]), dampening, bool(group["nesterov"]))
+    return rule, (_state(state, "momentum_buffer", p),)
+
+
+def _adamw(group: dict[str, Any], state: dict[str, Any], p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
+    if "step" not in state:
+        state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
+    state["step"] += 1
+    t, (beta1, beta2) = float(state["step"]), (float(beta) for beta in group["betas"])
+    rule = Rule(
+        _ADAMW, float(group["lr"]), float(group["weight_decay"]), beta1=beta1, beta2=beta2, eps=float(group["eps"]),
+        correction1=1 - beta1**t, correction2=math.sqrt(1 - beta2**t),
+    )  # fmt: skip
+    return rule, (_state(state, "exp_avg", p), _state(state, "exp_avg_sq", p))

@@ -1,0 +1,215 @@
+"""A stretch of layers with gradients: forward on a backend's program, backward by a step plan.
+
+Nothing between the layers exists, so nobody can look at it; what stands at the two ends behaves as with torch's own
+operations. Two cases need care.
+
+*Second derivatives.* With create_graph=True the backward runs the layers again with torch's operations, which can be
+differentiated as often as one likes. It needs a tensor that is connected to the input h, but not h's values, of which
+φ(h) is saved already: that tensor is the `edge`, a single zero expanded to the shape of h.
+
+*A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
+activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
+wants to do so holds x or has hung a hook on it; `Sight` notices both, and then all of ∂L/∂x is computed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hush.nn.functional import drops_gradient_at_zero
+
+from .activation import Activation
+from .backend import Forward, Program
+from .step_plan import StepPlan
+
+__all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
+
+class Sight:
+    """Whether anybody can see the gradient at x: by holding x, or by a hook on it."""
+
+    def __init__(self, x: Tensor) -> None:
+        handle = x.register_hook(_no_hook)
+        self._hooks: Any = x._backward_hooks  # stays the same dictionary whoever registers later
+        handle.remove()
+        self._x = weakref.ref(x)
+
+    @classmethod
+    def of(cls, x: Tensor) -> Sight | None:
+        """None where all of ∂L/∂x is needed anyway."""
+        node = x.grad_fn
+        known = node is not None and (node.name() == "ReluBackward0" or drops_gradient_at_zero(node))
+        return cls(x) if known and not x.retains_grad else None
+
+    def is_free(self) -> bool:
+        """Nobody looks."""
+        return not self._hooks and self._x() is None
+
+
+def _no_hook(grad: Tensor) -> None:
+    return None
+
+
+class FusedUpdate(Protocol):
+    """The owner of an open step: it may apply gradients of some parameters while they are made."""
+
+    def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
+        """Put updates into the plan; the positions of the parameters that are taken care of."""
+
+    def done(self) -> None:
+        """The backward of this stretch has run."""
+
+
+def _ignore(active: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a run of a stretch is made of besides tensors that have gradients.
+
+    `parameters` are W₁, …, W_L and then the biases that exist, whose layers `bias_layers` names.
+    """
+
+    program: Program
+    phis: tuple[Activation, ...]
+    bias_layers: tuple[int, ...]
+    reads_zeros: bool = False  # a single Linear on an x with zeros in it; else h goes through φ₁ first
+    sight: Sight | None = None
+    note: Callable[[int], None] = _ignore  # is told how many units were active
+
+    def split(self, parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
+        """(weights, biases), with None where a layer has no bias."""
+        n = len(self.phis)
+        biases: list[Tensor | None] = [None] * n
+        for layer, b in zip(self.bias_layers, parameters[n:], strict=True):
+            biases[layer] = b
+        return list(parameters[:n]), biases
+
+
+def dense_chain(
+    h: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
+) -> Tensor:
+    """W_L φ_L(… W₁ φ₁(h) + b₁ …) + b_L with torch's own operations."""
+    for w, b, phi in zip(weights, biases, phis, strict=True):
+        h = F.linear(phi(h), w.to(h.dtype), b)
+    return h
+
+
+class _Edge(torch.autograd.Function):
+    """h ↦ a tensor of h's shape and place in the graph that takes up no memory."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h.new_zeros(()).expand(h.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+class _Attached(torch.autograd.Function):
+    """`value` as if it had been computed from the edge, with this slope."""
+
+    @staticmethod
+    def forward(ctx: Any, edge: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        # masked_fill and not a product: 0 · ∞ must stay 0.
+        return grads[0].masked_fill(slope == 0, 0.0), None, None
+
+
+class StretchFunction(torch.autograd.Function):
+    """(edge, h, call, *parameters) ↦ out. `step` sets `fused` on the node of a backward that it opens."""
+
+    @staticmethod
+    def forward(ctx: Any, edge: Tensor | None, h: Tensor, call: Call, *parameters: Tensor) -> Any:
+        result: Forward = call.program.forward(h)
+        call.note(result.active)
+        ctx.call, ctx.program, ctx.fused = call, result.program, None
+        # autograd refuses a backward after an in-place change of what is saved; x too, as F.linear would have it.
+        ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *parameters)
+        return result.out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        edge, x, saved, *parameters = ctx.saved_tensors
+        needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
+        if torch.is_grad_enabled():
+            first, *rest = _with_torch(ctx.call, ctx.program, grads[0], edge, x, saved, parameters, needed)
+        else:
+            first, *rest = gradients_of(ctx.call, ctx.program, grads[0], saved, parameters, needed, ctx.fused)
+        return first, None, None, *rest
+
+
+def run_training(h: Tensor, call: Call, parameters: Sequence[Tensor]) -> Tensor:
+    """The stretch on a matrix h, connected to the graph."""
+    edge = _Edge.apply(h) if h.requires_grad else None
+    out: Tensor = StretchFunction.apply(edge, h.detach(), call, *parameters)
+    return out
+
+
+def gradients_of(
+    call: Call,
+    program: Program,
+    grad: Tensor,
+    saved: Tensor,
+    parameters: Sequence[Tensor],
+    needed: Sequence[bool],
+    fused: FusedUpdate | None = None,
+) -> list[Tensor | None]:
+    """∂L/∂h and ∂L/∂parameters, None where not needed or already applied by the owner of a fused step."""
+    n = len(call.phis)
+    plan = StepPlan(n)
+    taken = fused.plan(call, plan, parameters) if fused is not None else set()
+    gradients: list[Tensor | None] = [None] * len(parameters)
+    for i, p in enumerate(parameters):
+        if not needed[1 + i] or i in taken:
+            continue
+        if i < n:
+            gradient = p.new_empty((p.shape[0], p.shape[1]) if program.row_gradients else (p.shape[1], p.shape[0]))
+            gradients[i] = gradient if program.row_gradients else gradient.t()
+            plan.write(i, "weight", gradient)
+        else:
+            gradients[i] = gradient = p.new_empty(p.shape)
+            plan.write(call.bias_layers[i - n], "bias", gradient)
+    all_of_it = call.reads_zeros and (call.sight is None or not call.sight.is_free())
+    # Before the backward: a fused update changes the weights.
+    dense = grad.mm(parameters[0].detach()) if needed[0] and all_of_it else None
+    grad_h = program.backward(grad, saved, needed[0] and not all_of_it, plan)
+    if fused is not None:
+        fused.done()
+    return [dense if all_of_it else grad_h, *gradients]
+
+
+def _with_torch(
+    call: Call,
+    program: Program,
+    grad: Tensor,
+    edge: Tensor | None,
+    x: Tensor | None,
+    saved: Tensor,
+    parameters: Sequence[Tensor],
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """The same gradients as functions that can be differentiated again."""
+    weights, biases = call.split(parameters)
+    first = program.first_activations(saved, grad.shape[0]) if x is None else x
+    if edge is not None:
+        slope = call.phis[0].slope(first) if x is None else torch.ones_like(first)
+        first = _Attached.apply(edge, first, slope)
+    out = F.linear(first, weights[0], biases[0])
+    out = dense_chain(out, weights[1:], biases[1:], call.phis[1:])
+    wanted = [t for t, need in zip((edge, *parameters), needed, strict=True) if need]
+    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
+    return [next(found) if need else None for need in needed]

@@ -1,0 +1,207 @@
+"""What nn.Linear and nn.Sequential become while a model is accelerated: subclasses with another forward.
+
+They own no state of the model and compute nothing of their own: at each call they look at what is there now, run a
+stretch on a backend where that gives the same, and their parent class's forward everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from .activation import activation_of
+from .backend import Backend
+from .conditions import backend_of
+from .operators import traced_chain
+from .settings import Settings
+from .stretch import Stretch
+from .witness import Witness, has_global_hooks, has_hooks
+
+__all__ = ["STATE", "Sequence", "SparseLinear", "SparseSequential", "linear_stretch", "stretches_of"]
+
+STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
+
+
+class SparseLinear(nn.Linear):
+    """An nn.Linear that leaves out the zeros of its input."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        if torch.jit.is_scripting():
+            return F.linear(input, self.weight, self.bias)
+        else:  # noqa: RET505 - the script compiler looks at one branch only
+            return _run_linear(self, input)
+
+
+class SparseSequential(nn.Sequential):
+    """An nn.Sequential whose activation → Linear children run as fused stretches."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        if torch.jit.is_scripting():
+            for module in self:
+                input = module(input)  # noqa: A001
+            return input
+        else:  # noqa: RET505
+            return _run_sequential(self, input)
+
+
+def linear_stretch(module: nn.Module) -> Stretch:
+    """The stretch of an accelerated Linear by itself."""
+    found: Stretch = module.__dict__[STATE]
+    if found.linears[0] is not module:  # a shallow copy of the module came with the original's
+        found = module.__dict__[STATE] = Stretch((), (module,), found.settings)
+    return found
+
+
+def _sequence(container: nn.Sequential) -> Sequence:
+    found: Sequence = container.__dict__[STATE]
+    if found.container is not container:
+        found = container.__dict__[STATE] = Sequence(container, found.settings)
+    return found
+
+
+def _run_linear(module: SparseLinear, x: Tensor) -> Tensor:
+    # A parametrisation derives a class of its own, in which `weight` is computed.
+    if type(module) is SparseLinear and not torch.compiler.is_compiling():
+        backend = backend_of(x)
+        out = None if backend is None else linear_stretch(module).run(x, backend)
+        if out is not None:
+            return out
+    return nn.Linear.forward(module, x)
+
+
+class Sequence:
+    """The children of a Sequential, in the order in which they run, with its stretches in place of their members."""
+
+    def __init__(self, container: nn.Sequential, settings: Settings) -> None:
+        self.container, self.settings = container, settings
+        self._witness: Witness | None = None
+        self._steps: list[nn.Module | _Fused] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy looks at its own children.
+        return {**self.__dict__, "_witness": None, "_steps": []}
+
+    def steps(self) -> list[nn.Module | _Fused]:
+        if self._witness is None or not self._witness.holds():
+            self._witness, self._steps = _plan(self.container, self.settings)
+        return self._steps
+
+
+class _Fused:
+    """A stretch, and the children it stands for."""
+
+    def __init__(self, stretch: Stretch, members: list[nn.Module]) -> None:
+        self.stretch, self.members = stretch, members
+
+    def run(self, h: Tensor, backend: Backend | None) -> Tensor:
+        out = None if backend is None else self.stretch.run(h, backend)
+        if out is None:
+            out = h
+            for module in self.members:
+                out = module(out)
+        return out
+
+
+def _run_sequential(container: SparseSequential, x: Tensor) -> Tensor:
+    if has_global_hooks() or torch.compiler.is_exporting():
+        return nn.Sequential.forward(container, x)
+    if torch.compiler.is_compiling():
+        return _run_compiled(container, x)
+    for step in _sequence(container).steps():
+        x = step.run(x, backend_of(x)) if type(step) is _Fused else step(x)  # type: ignore[operator]
+    return x
+
+
+def _plan(container: nn.Sequential, settings: Settings) -> tuple[Witness, list[nn.Module | _Fused]]:
+    """What runs now, and what it depends on."""
+    witness = Witness()
+    witness.children(container)
+    children = list(container._modules.values())
+    for child in children:
+        if child is not None:
+            _witness_child(witness, child)
+    return witness, _fuse(children, lambda a, l: Stretch(a, l, settings))  # type: ignore[arg-type]
+
+
+def _witness_child(witness: Witness, child: nn.Module) -> None:
+    witness.module(child)
+    if isinstance(child, nn.Dropout):
+        witness.entry(child.__dict__, "training")
+        witness.entry(child.__dict__, "p")
+    if "inplace" in child.__dict__:
+        witness.entry(child.__dict__, "inplace")
+
+
+def _fuse(
+    children: list[nn.Module], make: Callable[[list[nn.Module], list[nn.Module]], Stretch]
+) -> list[nn.Module | _Fused]:
+    """Each child, or the stretch that it begins."""
+    steps: list[nn.Module | _Fused] = []
+    at = 0
+    while at < len(children):
+        activations, linears, end = _stretch_from(children, at)
+        if linears:
+            steps.append(_Fused(make(activations, linears), children[at:end]))
+            at = end
+        else:
+            steps.append(children[at])
+            at += 1
+    return steps
+
+
+def _stretch_from(children: list[nn.Module], start: int) -> tuple[list[nn.Module], list[nn.Module], int]:
+    """The activations and Linears of the stretch that begins with child `start`, and where it ends."""
+    activations: list[nn.Module] = []
+    linears: list[nn.Module] = []
+    end = at = start
+    while True:
+        activation, at = _next(children, at)
+        # In place at the head, an activation would change a tensor that others may hold; further on nobody sees it.
+        if not _is_activation(activation) or (not linears and getattr(activation, "inplace", False)):
+            break
+        linear, at = _next(children, at)
+        if type(linear) is not SparseLinear or not _is_quiet(linear) or "weight" not in linear._parameters:
+            break
+        activations.append(activation)  # type: ignore[arg-type]
+        linears.append(linear)
+        end = at
+    return activations, linears, end
+
+
+def _next(children: list[nn.Module], at: int) -> tuple[nn.Module | None, int]:
+    """The next child that does anything, and the place after it."""
+    while at < len(children) and _does_nothing(children[at]):
+        at += 1
+    return (children[at], at + 1) if at < len(children) else (None, at)
+
+
+def _does_nothing(child: nn.Module) -> bool:
+    if child is None or not _is_quiet(child):
+        return False
+    return type(child) is nn.Identity or (type(child) is nn.Dropout and (not child.training or child.p == 0.0))
+
+
+def _is_activation(child: nn.Module | None) -> bool:
+    return child is not None and _is_quiet(child) and activation_of(child) is not None
+
+
+def _is_quiet(child: nn.Module) -> bool:
+    """Its class's own forward, and nobody listening."""
+    return "forward" not in child.__dict__ and not has_hooks(child)
+
+
+def stretches_of(container: nn.Sequential) -> list[Stretch]:
+    """The stretches of an accelerated Sequential as it is now."""
+    return [step.stretch for step in _sequence(container).steps() if isinstance(step, _Fused)]
+
+
+def _run_compiled(container: SparseSequential, x: Tensor) -> Tensor:
+    """For torch.compile: each stretch is one operator of the graph, everything else the modules."""
+    steps = _fuse(list(container), lambda activations, linears: Stretch(activations, linears, Settings()))
+    for step in steps:
+        x = traced_chain(x, step.stretch) if isinstance(step, _Fused) else step(x)
+    return x

@@ -1,0 +1,86 @@
+"""A look at some modules, and whether they are still what was seen.
+
+Asked before each call, so the looking is done in C++ (`native/witness.h`): 200 modules take about 20 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from . import _native
+
+__all__ = ["Witness", "has_global_hooks", "has_hooks"]
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS: list[dict[Any, Any]] = [
+    nn.modules.module._global_forward_hooks,
+    nn.modules.module._global_forward_pre_hooks,
+    nn.modules.module._global_backward_hooks,
+    nn.modules.module._global_backward_pre_hooks,
+]
+
+
+def has_hooks(module: nn.Module) -> bool:
+    return any(module.__dict__[name] for name in _HOOKS)
+
+
+def has_global_hooks() -> bool:
+    return any(_GLOBAL_HOOKS)
+
+
+class Witness:
+    """Collects what must stay as it is; `holds` says whether it has."""
+
+    def __init__(self) -> None:
+        self._dicts: list[dict[str, Any]] = []
+        self._keys: list[str] = []
+        self._values: list[Any] = []
+        self._children: list[Any] = []
+        self._orders: list[list[nn.Module]] = []
+        self._objects: list[Any] = []
+        self._types: list[type] = []
+        self._hooks: list[Any] = []
+        self._filled: list[bool] = []
+        self._tensors: list[Tensor] = []
+        self._addresses: list[int] = []
+        self._versions: list[int] = []  # −1 where none is looked at
+
+    def entry(self, owner: dict[str, Any], key: str) -> None:
+        """owner[key] stays the same object, or stays missing."""
+        self._dicts.append(owner)
+        self._keys.append(key)
+        self._values.append(owner.get(key, Ellipsis))
+
+    def children(self, container: nn.Module) -> None:
+        """The container has the same children in the same order."""
+        self.entry(container.__dict__, "_modules")
+        self._children.append(container._modules)
+        self._orders.append(list(container._modules.values()))  # type: ignore[arg-type]
+
+    def module(self, module: nn.Module) -> None:
+        """The module keeps its class and its forward, and as many or as few hooks as it has."""
+        self._objects.append(module)
+        self._types.append(type(module))
+        self.entry(module.__dict__, "forward")
+        for name in _HOOKS:
+            self.entry(module.__dict__, name)
+            self._hooks.append(module.__dict__[name])
+            self._filled.append(bool(module.__dict__[name]))
+
+    def memory(self, tensors: Sequence[Tensor], *, values: bool = False) -> None:
+        """The tensors lie where they do and, with `values`, nobody has changed them in place.
+
+        What is written through `.data` does not count as a change: torch keeps no record of it.
+        """
+        self._tensors += tensors
+        self._addresses += [t.data_ptr() for t in tensors]
+        self._versions += [t._version if values and not t.is_inference() else -1 for t in tensors]
+
+    def holds(self) -> bool:
+        return _native.unchanged(
+            self._dicts, self._keys, self._values, self._children, self._orders, self._objects, self._types,
+            self._hooks, self._filled, self._tensors, self._addresses, self._versions,
+        )  # fmt: skip
