@@ -293,7 +293,12 @@ def optimizer_step(side: Side, x: Tensor, dice: Random) -> Results:
 def fused_step(side: Side, x: Tensor, dice: Random) -> Results:
     """The one call that is written differently: hush.sparse.step for what the plain twin does in three lines."""
     assert side.optimizer is not None
+    held = {id(p) for group in side.optimizer.param_groups for p in group["params"]}
+    if not any(id(p) in held for p in side.model.parameters()):
+        raise ValueError("Every parameter has been replaced: torch would step nothing, hush.sparse.step refuses.")
     loss = loss_of(side.model(x))
+    if not loss.requires_grad:
+        raise ValueError("torch says RuntimeError here, hush.sparse.step speaks of its argument.")
     if dice.random() < 0.3:
         loss = loss + 0.01 * sum(p.square().sum() for p in side.model.parameters())
     if side.fused:

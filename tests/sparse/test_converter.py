@@ -10,7 +10,7 @@ from torch import nn
 
 import hush
 import hush.nn as hn
-from hush.sparse import accelerate, decelerate, engine_calls, report
+from hush.sparse import accelerate, decelerate, report
 from hush.sparse.cpu import CpuProgram
 
 from .conftest import assert_near
@@ -72,7 +72,9 @@ def test_report_says_what_and_why():
     assert told.taken == (("2", "4", "6", "8"),)
     assert told.alone == ("0",)
     assert report(accelerate(Branching())).alone == ("fc1", "fc2", "out")
-    left = report(accelerate(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Bilinear(3, 3, 2), nn.LazyLinear(4)))).left
+    left = report(
+        accelerate(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Bilinear(3, 3, 2), nn.LazyLinear(4)))
+    ).left
     assert left == (("0", "Conv2d: convolutions run on torch"), ("3", "LazyLinear is not a plain nn.Linear"))
     patched = nn.Linear(3, 3)
     patched.forward = lambda x: x

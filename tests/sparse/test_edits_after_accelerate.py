@@ -136,6 +136,8 @@ PARAMETER_EDITS = {
 @pytest.mark.parametrize("edit", PARAMETER_EDITS.values(), ids=PARAMETER_EDITS.keys())
 @pytest.mark.parametrize("frozen", [False, True], ids=["", "frozen"])
 def test_changed_parameters_are_seen(edit, frozen):
+    if frozen and edit is PARAMETER_EDITS["data in place"]:
+        pytest.skip("frozen=True says that it does not see what is written through .data: torch keeps no record of it")
     models, x = twins(mlp(), frozen=frozen), torch.randn(9, 12)
     with torch.no_grad(), engine_runs():
         assert_near(models[1](x), models[0](x))

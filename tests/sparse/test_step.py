@@ -201,6 +201,52 @@ def test_terms_of_the_weights_in_the_loss():
     t.assert_same()
 
 
+class ReadTwice(nn.Module):
+    """One weight, read with a gradient and, earlier in the graph, without."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.first, self.act, self.fc, self.read = nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 12), read
+
+    def forward(self, x):
+        h = nn.functional.linear(self.first(x), self.read(self.fc))
+        return self.fc(self.act(h))
+
+
+@pytest.mark.parametrize("read", [lambda m: m.weight.detach(), lambda m: m.weight.data], ids=["detach", "data"])
+def test_a_weight_that_is_read_elsewhere_in_the_graph(read):
+    """Its update inside the backward would come before the gradient that needs the weight as it was."""
+    t = Twins(ReadTwice(read), lambda p: torch.optim.SGD(p, lr=0.5))
+    for _ in range(2):
+        t.both(lambda m, x: 10.0 * square(m, x))
+    t.assert_same()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_two_parameters_over_one_memory(when):
+    """The old way of tying weights: two parameters, and what is written into one is read from the other."""
+
+    def share(model):
+        model[4].weight.data = model[2].weight.data
+        return model
+
+    def large(model, x):
+        return 10.0 * square(model, x)
+
+    t = Twins(mlp())
+    if when == "before":  # a deepcopy would separate the two
+        t.fast = share(copy.deepcopy(t.plain))
+        t.ours = OPTIMIZERS["SGD"](t.fast.parameters())
+        accelerate(t.fast, optimizer=t.ours)
+        assert t.fast[4].weight.data_ptr() == t.fast[2].weight.data_ptr()
+    else:
+        share(t.fast)
+    share(t.plain)
+    for _ in range(3):
+        t.both(large)
+    t.assert_same()
+
+
 def test_two_forwards_in_one_loss():
     t = Twins(mlp(), OPTIMIZERS["AdamW"])
     for _ in range(3):
