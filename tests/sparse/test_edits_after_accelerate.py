@@ -112,6 +112,47 @@ def test_a_patched_class():
         assert_alike(*models, x)
 
 
+def test_a_patched_function():
+    models, x = twins(mlp()), torch.randn(9, 12)
+    original = nn.functional.linear
+    try:
+        nn.functional.linear = lambda *args: original(*args) + 1.0
+        assert_alike(*models, x)
+    finally:
+        nn.functional.linear = original
+
+
+def test_a_threshold_that_is_a_tensor():
+    models, x = twins(mlp(make=lambda: hn.ShiftedReLU(0.1))), torch.randn(9, 12)
+    both(models, lambda m: setattr(m[1], "threshold", torch.tensor(0.1)))
+    assert_alike(*models, x)
+    both(models, lambda m: m[1].threshold.fill_(0.4))
+    assert_alike(*models, x)
+
+
+def test_a_threshold_that_is_learnt():
+    def learn(model):
+        del model[1].threshold
+        model[1].threshold = nn.Parameter(torch.tensor(0.1))
+
+    models, x = twins(mlp(make=lambda: hn.ShiftedReLU(0.1))), torch.randn(9, 12)
+    both(models, learn)
+    assert_alike(*models, x)
+    assert models[1][1].threshold.grad is not None
+
+
+def test_an_initialiser_that_asks_for_the_class():
+    """The idiom of many tutorials; an accelerated Linear must not slip through it."""
+
+    def draw(module):
+        if type(module) is nn.Linear:
+            nn.init.normal_(module.weight, std=0.2)
+
+    models, x = twins(mlp()), torch.randn(9, 12)
+    both(models, lambda m: m.apply(draw))
+    assert_alike(*models, x)
+
+
 PARAMETER_EDITS = {
     "new parameter": lambda m: setattr(m[2], "weight", nn.Parameter(torch.randn(24, 24))),
     "data": lambda m: setattr(m[4].weight, "data", torch.randn(24, 24)),

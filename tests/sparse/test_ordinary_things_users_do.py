@@ -171,6 +171,35 @@ def test_accelerate_draws_no_numbers():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_shared_modules_in_functional_call():
+    """torch leaves the wrapper of a finished transform in the place of a shared module's parameter; models go on."""
+
+    def build():
+        torch.manual_seed(0)
+        layer = nn.Linear(12, 12)
+        return nn.Sequential(nn.ReLU(), layer, nn.ReLU(), layer)
+
+    x, results = torch.randn(9, 12), []
+    for model in (build(), accelerate(build())):
+        given = {k: p.detach() for k, p in model.named_parameters()}
+        torch.func.grad(lambda p: torch.func.functional_call(model, p, (x,)).square().sum())(given)  # noqa: B023
+        results.append(model(x).detach())
+    assert_near(results[1], results[0])
+
+
+def test_a_bias_changed_before_the_backward():
+    """autograd keeps no bias, so it may change; a weight may not (see test_step)."""
+    models, x = twins(mlp()), torch.randn(9, 12)
+
+    def run(model, x):
+        out = model(x)
+        with torch.no_grad():
+            model[2].bias.mul_(2.0)
+        return out
+
+    assert_alike(*models, x, run)
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_a_checkpointed_block(reentrant):
     models, x = twins(mlp()), torch.randn(9, 12)
