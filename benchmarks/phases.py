@@ -20,7 +20,9 @@ import torch
 from hush import sparse
 from hush.bench import network
 from hush.bench.timing import Work, interleaved
-from hush.sparse import _engine, _native, _pages
+from hush.sparse.cpu import CpuBackend
+from hush.sparse.layout import on_large_pages
+from hush.sparse.step_plan import Part, Rule, StepPlan
 
 WIDTH, DEPTH, INPUTS = 300, 100, 16
 
@@ -30,27 +32,35 @@ def phases(sparsity: float, batch: int, shared: bool) -> dict[str, Work]:
     model = network(WIDTH, DEPTH, sparsity)
     linears = [m for m in model if isinstance(m, torch.nn.Linear)]
     phis = [sparse.Activation.crelu(m.threshold, m.clip) for m in model if not isinstance(m, torch.nn.Linear)]
-    weights = _pages.lay_out([m.weight.detach() for m in linears])  # as accelerate does
+    weights = on_large_pages([m.weight.detach() for m in linears])  # as accelerate does
     biases = [m.bias.detach() for m in linears]
     if shared:
         weights, biases = [weights[0]] * DEPTH, [biases[0]] * DEPTH
-    chain = _engine.build(weights, biases, phis)
+    program = CpuBackend().compile(weights, biases, phis)
     generator = torch.Generator().manual_seed(2)
     inputs = [torch.randn(batch, WIDTH, generator=generator) for _ in range(INPUTS)]
     grad = torch.randn(batch, WIDTH, generator=generator) / batch
-    kept = [weights, biases]  # the chain reads this memory
+    kept = [weights, biases]  # the program reads this memory
 
     def forward(save: bool) -> Work:
-        return lambda turn: _engine.run(chain, inputs[turn % INPUTS], WIDTH, save) if kept else None
+        run = program.forward if save else program.infer
+        return lambda turn: run(inputs[turn % INPUTS]) if kept else None
 
-    saved = [_engine.run(chain, x, WIDTH, True)[1] for x in inputs]
+    saved = [program.forward(x).saved for x in inputs]
 
-    def backward(want: int) -> Work:
-        sgd = _native.Optimiser.make(2, 1e-9, 0.0)  # SGD; a rate that leaves the weights where they are
-        plan = [want] * DEPTH, [sgd], [0, 0] * DEPTH, [0] * 6 * DEPTH
-        return lambda turn: _engine.run_backward(chain, grad, saved[turn % INPUTS], None, *plan)
+    def backward(parts: tuple[Part, ...]) -> Work:
+        plan = StepPlan(DEPTH)
+        for layer in range(DEPTH):
+            for part in parts:
+                plan.update(layer, part, Rule(2, 1e-9), ())  # SGD; a rate that leaves the weights where they are
+        return lambda turn: program.backward(grad, saved[turn % INPUTS], False, plan)
 
-    return {"forward": forward(False), "saving": forward(True), "input gradient": backward(0), "update": backward(3)}
+    return {
+        "forward": forward(False),
+        "saving": forward(True),
+        "input gradient": backward(()),
+        "update": backward(("weight", "bias")),
+    }
 
 
 def bandwidths(threads: int) -> str:

@@ -55,7 +55,7 @@ def measure(cell: Cell, repeats: int) -> list[dict[str, str]]:
     )
     if absent:
         raise SystemExit(f"not installed: {', '.join(absent)}; pip install 'hush[bench]'")
-    limit = crossover.limit(width, batch, work == "training")
+    limit = crossover.limit(width, batch, work == "training", turns=False)
     sgemm = min(before, bench.machine(THREADS).sgemm_gflops)
     more = {"repeats": repeats, "crossover": round(limit, 3), "sgemm_gflops": round(sgemm)}
     return [{key: str(value) for key, value in {**row.to_dict(), **more}.items()} for row in rows]

@@ -262,6 +262,10 @@ NB_MODULE(_native, m) {
     m.def("team", [] { return std::string(team_kind()); });
     m.def("unchanged", &unchanged, "dicts"_a, "keys"_a, "values"_a, "children"_a, "orders"_a, "objects"_a, "types"_a,
           "hooks"_a, "filled"_a, "tensors"_a, "addresses"_a, "versions"_a);
+    nb::class_<DictVersions>(m, "DictVersions")
+        .def(nb::init<nb::list>(), "dicts"_a)
+        .def("same", &DictVersions::same)
+        .def("refresh", &DictVersions::refresh);
     nb::class_<Optimizer>(m, "Optimizer")
         .def_static("make", &optimizer, "kind"_a, "lr"_a = 0.0f, "weight_decay"_a = 0.0f, "momentum"_a = 0.0f,
                     "dampening"_a = 0.0f, "nesterov"_a = false, "beta1"_a = 0.0f, "beta2"_a = 0.0f, "eps"_a = 0.0f,

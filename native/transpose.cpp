@@ -4,6 +4,10 @@
 
 #include "team.h"
 
+#ifdef HUSH_X86
+#include <xmmintrin.h>
+#endif
+
 namespace hush {
 namespace {
 
@@ -12,13 +16,26 @@ constexpr size_t kSide = 16;
 // Rows of the result that a thread takes at a time.
 constexpr size_t kStrip = 64;
 
+#ifdef HUSH_X86
+// Four by four in registers: every x86-64 has these instructions.
 void square(const float* from, size_t from_stride, float* to, size_t to_stride) {
-    float block[kSide][kSide];
-    for (size_t r = 0; r < kSide; ++r)
-        for (size_t c = 0; c < kSide; ++c) block[c][r] = from[r * from_stride + c];
-    for (size_t c = 0; c < kSide; ++c)
-        for (size_t r = 0; r < kSide; ++r) to[c * to_stride + r] = block[c][r];
+    for (size_t c = 0; c < kSide; c += 4)
+        for (size_t r = 0; r < kSide; r += 4) {
+            const float* at = from + r * from_stride + c;
+            __m128 a = _mm_loadu_ps(at), b = _mm_loadu_ps(at + from_stride), d = _mm_loadu_ps(at + 2 * from_stride),
+                   e = _mm_loadu_ps(at + 3 * from_stride);
+            _MM_TRANSPOSE4_PS(a, b, d, e);
+            float* put = to + c * to_stride + r;
+            _mm_storeu_ps(put, a), _mm_storeu_ps(put + to_stride, b), _mm_storeu_ps(put + 2 * to_stride, d),
+                _mm_storeu_ps(put + 3 * to_stride, e);
+        }
 }
+#else
+void square(const float* from, size_t from_stride, float* to, size_t to_stride) {
+    for (size_t c = 0; c < kSide; ++c)
+        for (size_t r = 0; r < kSide; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+}
+#endif
 
 // Rows [first, last) of the result.
 void strip(const Transposition& t, size_t first, size_t last) {

@@ -62,4 +62,27 @@ bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children
     return true;
 }
 
+DictVersions::DictVersions(nb::list dicts) {
+    for (Py_ssize_t i = 0; i < length(dicts); ++i) {
+        need(PyDict_Check(item(dicts, i)), "dicts must hold dictionaries.");
+        dicts_.push_back(item(dicts, i));
+    }
+}
+
+#if PY_VERSION_HEX < 0x030C0000
+bool DictVersions::same() const {
+    if (versions_.size() != dicts_.size()) return false;
+    for (size_t i = 0; i < dicts_.size(); ++i)
+        if (reinterpret_cast<PyDictObject*>(dicts_[i])->ma_version_tag != versions_[i]) return false;
+    return true;
+}
+void DictVersions::refresh() {
+    versions_.clear();
+    for (PyObject* dict : dicts_) versions_.push_back(reinterpret_cast<PyDictObject*>(dict)->ma_version_tag);
+}
+#else
+bool DictVersions::same() const { return false; }
+void DictVersions::refresh() {}
+#endif
+
 }  // namespace hush

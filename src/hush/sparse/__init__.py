@@ -1,13 +1,13 @@
 """Zeros become speed: exact sparse training and inference on the CPU."""
 
 from . import crossover
-from .converter import accelerate, decelerate, report
+from .acceleration_report import Report
 from .activation import Activation, Kind, activation_of
 from .backend import Backend, Program, register_backend
+from .converter import accelerate, decelerate, report
 from .cpu import engine_calls, isa
 from .functional import act_linear, chain
 from .fused_step import fused_backward, step
-from .acceleration_report import Report
 
 __all__ = [
     "Activation",

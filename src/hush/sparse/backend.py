@@ -1,7 +1,7 @@
 """The seam between hush and whoever computes: one backend for each kind of device.
 
-A backend compiles a stretch of layers, W_L φ_L(… W₁ φ₁(h) + b₁ …) + b_L, into a program that runs it. The processor's is
-`hush.sparse.cpu`; a GPU's would be registered here and nobody else would notice.
+A backend compiles a stretch of layers, W_L φ_L(… W₁ φ₁(h) + b₁ …) + b_L, into a program that runs it. The processor's
+is `hush.sparse.cpu`; a GPU's would be registered here and nobody else would notice.
 """
 
 from __future__ import annotations

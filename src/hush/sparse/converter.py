@@ -1,8 +1,8 @@
 """Lets a model's Linears leave out zeros, in place, and takes it back.
 
 `accelerate` changes two classes: every plain nn.Linear becomes a SparseLinear, every nn.Sequential with Linears in it a
-SparseSequential. Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it calls
-these modules, and each of them looks at what it is given and at what it is at that moment.
+SparseSequential. Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it
+calls these modules, and each of them looks at what it is given and at what it is at that moment.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import torch.distributed
 from torch import nn
 
 from . import crossover, fused_step
+from .acceleration_report import Report, make_report
 from .layout import on_large_pages
 from .modules import STATE, Sequence, SparseLinear, SparseSequential
-from .acceleration_report import Report, make_report
 from .settings import Layout, Settings
 from .stretch import Stretch
 
@@ -35,9 +35,9 @@ def accelerate(
     """Lets the model's Linears leave out the zeros of what they read: same outputs, same gradients, fewer flops.
 
     In place; the model is returned. Its parameters, buffers, names and hooks stay as they are, and so does every path
-    through it: children can be called, replaced, added, removed, patched, cast, copied and saved as before. Whatever the
-    kernels do not compute exactly (other devices and dtypes, autocast, torch.func, tracing, hooks on the inside) runs on
-    torch's own operations.
+    through it: children can be called, replaced, added, removed, patched, cast, copied and saved as before. Whatever
+    the kernels do not compute exactly (other devices and dtypes, autocast, torch.func, tracing, hooks on the inside)
+    runs on torch's own operations.
 
     Arguments:
         optimizer: a torch.optim.SGD or AdamW over this model's parameters, for `hush.sparse.step(model, loss)`, which
@@ -127,14 +127,14 @@ def decelerate(model: nn.Module) -> nn.Module:
         if state is None:
             continue
         if type(module) is SparseLinear:
-            module.__class__ = nn.Linear
+            module.__class__ = nn.Linear  # type: ignore[assignment]
             if state.settings.layout == "input_major":
                 with torch.no_grad():
                     gradient, module.weight.grad = module.weight.grad, None
                     module.weight.data = module.weight.data.contiguous()
                     module.weight.grad = None if gradient is None else gradient.contiguous()
         elif type(module) is SparseSequential:
-            module.__class__ = nn.Sequential
+            module.__class__ = nn.Sequential  # type: ignore[assignment]
     fused_step.unbind(model)
     model.__dict__.pop(_REPORT, None)
     return model

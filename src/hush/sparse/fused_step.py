@@ -10,8 +10,8 @@ Nothing but `step` updates anything: a backward outside of it, or `torch.autogra
 
 A parameter is fused only where that gives what the two calls would: its gradient comes from one place in the graph, it
 has none yet, nobody hooks it, and the optimizer holds it. `step` looks at the graph to know; all others take the
-ordinary way in the same call. Hyperparameters are read from the optimizer at each step (schedulers work), its state lives
-in `optimizer.state` (checkpoints work).
+ordinary way in the same call. Hyperparameters are read from the optimizer at each step (schedulers work), its state
+lives in `optimizer.state` (checkpoints work).
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class _Update:
         self._updated = []
 
 
-_NODE: Any = StretchFunction._backward_cls  # type: ignore[attr-defined]
+_NODE: Any = StretchFunction._backward_cls
 
 
 def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:

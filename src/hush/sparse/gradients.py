@@ -31,6 +31,7 @@ from .step_plan import StepPlan
 
 __all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
+
 class Sight:
     """Whether anybody can see the gradient at x: by holding x, or by a hook on it."""
 
@@ -154,8 +155,8 @@ class StretchFunction(torch.autograd.Function):
 
 def run_training(h: Tensor, call: Call, parameters: Sequence[Tensor]) -> Tensor:
     """The stretch on a matrix h, connected to the graph."""
-    edge = _Edge.apply(h) if h.requires_grad else None
-    out: Tensor = StretchFunction.apply(edge, h.detach(), call, *parameters)
+    edge = _Edge.apply(h) if h.requires_grad else None  # type: ignore[no-untyped-call]
+    out: Tensor = StretchFunction.apply(edge, h.detach(), call, *parameters)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -207,7 +208,7 @@ def _with_torch(
     first = program.first_activations(saved, grad.shape[0]) if x is None else x
     if edge is not None:
         slope = call.phis[0].slope(first) if x is None else torch.ones_like(first)
-        first = _Attached.apply(edge, first, slope)
+        first = _Attached.apply(edge, first, slope)  # type: ignore[no-untyped-call]
     out = F.linear(first, weights[0], biases[0])
     out = dense_chain(out, weights[1:], biases[1:], call.phis[1:])
     wanted = [t for t, need in zip((edge, *parameters), needed, strict=True) if need]

@@ -30,7 +30,7 @@ class SparseLinear(nn.Linear):
     """An nn.Linear that leaves out the zeros of its input."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-        if torch.jit.is_scripting():
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
             return F.linear(input, self.weight, self.bias)
         else:  # noqa: RET505 - the script compiler looks at one branch only
             return _run_linear(self, input)
@@ -40,7 +40,7 @@ class SparseSequential(nn.Sequential):
     """An nn.Sequential whose activation → Linear children run as fused stretches."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-        if torch.jit.is_scripting():
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
             for module in self:
                 input = module(input)  # noqa: A001
             return input
@@ -108,7 +108,8 @@ class _Fused:
 
 def _run_sequential(container: SparseSequential, x: Tensor) -> Tensor:
     if has_global_hooks() or torch.compiler.is_exporting():
-        return nn.Sequential.forward(container, x)
+        out: Tensor = nn.Sequential.forward(container, x)  # type: ignore[no-untyped-call]
+        return out
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
     for step in _sequence(container).steps():
@@ -124,7 +125,7 @@ def _plan(container: nn.Sequential, settings: Settings) -> tuple[Witness, list[n
     for child in children:
         if child is not None:
             _witness_child(witness, child)
-    return witness, _fuse(children, lambda a, l: Stretch(a, l, settings))  # type: ignore[arg-type]
+    return witness, _fuse(children, lambda activations, linears: Stretch(activations, linears, settings))
 
 
 def _witness_child(witness: Witness, child: nn.Module) -> None:

@@ -143,7 +143,7 @@ def chain_operator(
     """The chain on float32 tensors as one operator of a graph that is being compiled."""
     parameters = [*weights, *(b for b in biases if b is not None)]
     save = torch.is_grad_enabled() and (h.requires_grad or any(p.requires_grad for p in parameters))
-    out, _ = torch.ops.hush.chain(
+    out: Tensor = torch.ops.hush.chain(
         h.reshape(-1, h.shape[-1]),
         parameters,
         [layer for layer, b in enumerate(biases) if b is not None],
@@ -151,7 +151,7 @@ def chain_operator(
         [a.threshold for a in phis],
         [a.clip for a in phis],
         save,
-    )
+    )[0]
     return out.reshape(*h.shape[:-1], out.shape[-1])
 
 
@@ -160,9 +160,6 @@ def traced_chain(h: Tensor, stretch: Stretch) -> Tensor:
     weights, biases = [m.weight for m in stretch.linears], [m.bias for m in stretch.linears]
     phis = [activation_of(a) for a in stretch.activations]
     tensors = [h, *weights, *biases]
-    if h.dim() == 0 or any(
-        t is not None and (t.dtype != torch.float32 or t.device.type != "cpu")  # type: ignore[union-attr]
-        for t in tensors
-    ):
+    if h.dim() == 0 or any(t is not None and (t.dtype != torch.float32 or t.device.type != "cpu") for t in tensors):
         return dense_chain(h, weights, biases, phis)  # type: ignore[arg-type]
     return chain_operator(h, weights, biases, phis)  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ class Witness:
         self._tensors: list[Tensor] = []
         self._addresses: list[int] = []
         self._versions: list[int] = []  # −1 where none is looked at
+        self._dict_versions: _native.DictVersions | None = None
 
     def entry(self, owner: dict[str, Any], key: str) -> None:
         """owner[key] stays the same object, or stays missing."""
@@ -80,7 +81,20 @@ class Witness:
         self._versions += [t._version if values and not t.is_inference() else -1 for t in tensors]
 
     def holds(self) -> bool:
-        return _native.unchanged(
-            self._dicts, self._keys, self._values, self._children, self._orders, self._objects, self._types,
-            self._hooks, self._filled, self._tensors, self._addresses, self._versions,
+        if self._dict_versions is None:
+            # Every dictionary that is looked at, once.
+            self._looked_at = list({id(d): d for d in (*self._dicts, *self._children, *self._hooks)}.values())
+            self._dict_versions = _native.DictVersions(self._looked_at)
+        nothing: list[Any] = []
+        if self._dict_versions.same():
+            dicts = keys = values = children = orders = hooks = filled = nothing
+        else:
+            dicts, keys, values = self._dicts, self._keys, self._values
+            children, orders, hooks, filled = self._children, self._orders, self._hooks, self._filled
+        holds = _native.unchanged(
+            dicts, keys, values, children, orders, self._objects, self._types, hooks, filled, self._tensors,
+            self._addresses, self._versions,
         )  # fmt: skip
+        if holds and dicts is not nothing:
+            self._dict_versions.refresh()
+        return holds
