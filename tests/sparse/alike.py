@@ -1,0 +1,66 @@
+"""A plain model and its accelerated twin: what the tests of whole models ask of them."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+import hush.nn as hn
+import hush.sparse
+
+from .conftest import assert_near
+
+
+def mlp(depth: int = 3, width: int = 24, make: Callable[[], nn.Module] = lambda: hn.CReLU(0.1, 0.9)) -> nn.Sequential:
+    """12 inputs, 5 outputs, `depth` activations."""
+    layers: list[nn.Module] = [nn.Linear(12, width)]
+    for _ in range(depth - 1):
+        layers += [make(), nn.Linear(width, width)]
+    return nn.Sequential(*layers, make(), nn.Linear(width, 5))
+
+
+def twins(model: nn.Module, **options: Any) -> tuple[nn.Module, nn.Module]:
+    """The model, and an accelerated copy of it."""
+    return model, hush.sparse.accelerate(copy.deepcopy(model), **options)
+
+
+@contextmanager
+def engine_runs() -> Iterator[None]:
+    """Fails where no kernel ran: two plain models are always alike."""
+    before = hush.sparse.engine_calls()
+    yield
+    assert hush.sparse.engine_calls() > before, "no kernel ran"
+
+
+def assert_alike(
+    plain: nn.Module, fast: nn.Module, x: Tensor, run: Callable[[nn.Module, Tensor], Tensor] | None = None
+):
+    """Same output, same gradients of the input and of every parameter, None where None is."""
+    results = []
+    for model in (plain, fast):
+        model.zero_grad()
+        y = x.detach().clone().requires_grad_()
+        out = model(y) if run is None else run(model, y)
+        (out.square().sum() + out.sin().sum()).backward()
+        results.append((out.detach(), y.grad))
+    for expected, actual in zip(*results, strict=True):
+        assert (expected is None) == (actual is None)
+        if expected is not None:
+            assert_near(actual, expected, 1e-4, 1e-7)
+    assert_same_gradients(plain, fast)
+
+
+def assert_same_gradients(plain: nn.Module, fast: nn.Module) -> None:
+    expected, actual = dict(plain.named_parameters()), dict(fast.named_parameters())
+    assert list(expected) == list(actual)
+    for name, e in expected.items():
+        assert (e.grad is None) == (actual[name].grad is None), name
+        if e.grad is not None:
+            assert_near(actual[name].grad, e.grad, 1e-4, 1e-7)
+
+
+def assert_same_parameters(plain: nn.Module, fast: nn.Module) -> None:
+    for e, a in zip(plain.parameters(), fast.parameters(), strict=True):
+        assert_near(a.detach(), e.detach(), 1e-4, 1e-7)
