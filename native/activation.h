@@ -5,9 +5,10 @@
 //   one-sided (relu, shifted relu, crelu)   low = −FLT_MAX   floor = 0
 //   odd (soft threshold, cst)               low = −τ         floor = −m
 //   fatrelu                                 y = x where x > τ, else 0
+//   identity                                y = x
 //
 // The slope is 0 where y = 0 and, with a finite m, where |y| ≥ m; else 1: a function of y alone, so the compact y is all
-// that is saved. At a NaN it is what torch's vectorised backwards have: 1 for relu, shifted relu and fatrelu, else 0.
+// that is saved. At a NaN it is what torch's vectorised backwards have: 1 for relu, shifted relu, fatrelu and identity, else 0.
 #pragma once
 #include <cfloat>
 #include <cmath>
@@ -19,9 +20,11 @@ struct Activation {
     float low = -FLT_MAX;
     float floor = 0.0f;
     float clip = INFINITY;
-    bool jump = false;  // fatrelu
+    bool jump = false;      // fatrelu
+    bool identity = false;  // y = x: low = τ = 0, floor = −∞
 
     float slope(float y) const {
+        if (identity) return 1.0f;
         if (std::isinf(clip)) return floor == 0.0f || y == y ? 1.0f : 0.0f;
         return std::fabs(y) < clip ? 1.0f : 0.0f;
     }

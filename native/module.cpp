@@ -33,9 +33,10 @@ std::string shape_of(const Array& a) {
     return s + ")";
 }
 
-// kind: 0 one-sided, 1 odd, 2 jump
+// kind: 0 one-sided, 1 odd, 2 jump, 3 identity
 Activation activation(int kind, float threshold, float clip) {
-    if (kind < 0 || kind > 2) throw std::invalid_argument("The activation kind is " + std::to_string(kind) + "; it is 0, 1 or 2.");
+    if (kind < 0 || kind > 3)
+        throw std::invalid_argument("The activation kind is " + std::to_string(kind) + "; it is 0, 1, 2 or 3.");
     if (!(clip > 0)) throw std::invalid_argument("The clip is " + std::to_string(clip) + "; it must be positive.");
     if (threshold != threshold || (kind != 0 && threshold < 0))
         throw std::invalid_argument("The threshold is " + std::to_string(threshold) +
@@ -45,6 +46,7 @@ Activation activation(int kind, float threshold, float clip) {
     a.clip = kind == 2 ? INFINITY : clip;
     if (kind == 1) a.low = -threshold, a.floor = -clip;
     a.jump = kind == 2;
+    if (kind == 3) a.threshold = 0.0f, a.low = 0.0f, a.floor = -INFINITY, a.clip = INFINITY, a.identity = true;
     return a;
 }
 

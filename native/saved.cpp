@@ -86,6 +86,7 @@ SavedLayer saved_layer(const char* saved, size_t layer) {
 
 void expand_saved(const char* saved, size_t layer, size_t inputs, size_t batch, float* out) {
     const SavedLayer s = saved_layer(saved, layer);
+    if (!inputs || !batch) return;
     std::memset(out, 0, inputs * batch * sizeof(float));
     auto put = [&](auto* samples) {
         for (size_t i = 0; i < inputs; ++i)

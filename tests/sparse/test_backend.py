@@ -33,9 +33,6 @@ class DenseProgram:
         out = dense_chain(h, self.weights, self.biases, self.phis).detach()
         return Forward(out, h.detach().clone().view(torch.uint8).flatten(), 0, self)
 
-    def for_backward(self):
-        return self
-
     def first_activations(self, saved, batch):
         return self.phis[0](saved.view(torch.float32).view(batch, -1))
 

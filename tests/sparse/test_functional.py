@@ -134,8 +134,8 @@ def test_wrong_arguments_are_sentences():
 
 def test_opcheck():
     h, w, b = (t.requires_grad_() for t in (torch.randn(7, 33), torch.randn(20, 33), torch.randn(20)))
-    torch.library.opcheck(torch.ops.hush.chain.default, (h, [w, b], [0], [0], [0.5], [1.0], True))
-    torch.library.opcheck(torch.ops.hush.chain.default, (h.detach(), [w.detach()], [], [1], [0.5], [1.0], False))
+    torch.library.opcheck(torch.ops.hush.chain.default, (h, [w, b], [0], [0], [0.5], [1.0]))
+    torch.library.opcheck(torch.ops.hush.chain.default, (h.detach(), [w.detach()], [], [1], [0.5], [1.0]))
 
 
 def test_double_dtype_falls_through():

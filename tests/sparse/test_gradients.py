@@ -52,7 +52,9 @@ def masked(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("act", ACTIVATIONS, ids=lambda act: getattr(act, "__name__", repr(act)) + str(type(act).__name__))
+@pytest.mark.parametrize(
+    "act", ACTIVATIONS, ids=lambda act: getattr(act, "__name__", repr(act)) + str(type(act).__name__)
+)
 def test_the_gradient_at_zeros_is_left_out_where_nobody_sees_it(act, masked):
     plain = Net(act)
     fast, x = accelerate(copy.deepcopy(plain)), torch.randn(5, 8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from .cpu import isa
-from .modules import SparseLinear, SparseSequential, stretches_of
+from .modules import has_own_forward, is_sparse_linear, is_sparse_sequential, stretches_of
 
 __all__ = ["Report", "make_report"]
 
@@ -43,25 +43,25 @@ def make_report(model: nn.Module) -> Report:
     taken = [
         tuple(names[id(linear)] for linear in stretch.linears)
         for module in model.modules()
-        if type(module) is SparseSequential
-        for stretch in stretches_of(module)
+        if is_sparse_sequential(module)
+        for stretch in stretches_of(module)  # type: ignore[arg-type]
     ]
     fused = {name for stretch in taken for name in stretch}
-    alone = [names[id(m)] for m in model.modules() if type(m) is SparseLinear and names[id(m)] not in fused]
+    alone = [names[id(m)] for m in model.modules() if is_sparse_linear(m) and names[id(m)] not in fused]
     left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
     return Report(tuple(taken), tuple(alone), tuple(left))
 
 
 def _why_left(module: nn.Module) -> str | None:
     kind = type(module).__name__
-    if type(module) is SparseLinear:
+    if is_sparse_linear(module):
         return None
     if isinstance(module, _CONVOLUTIONS):
         return f"{kind}: convolutions run on torch"
     if isinstance(module, nn.MultiheadAttention):
         return f"{kind}: applies its weights by function, not by a Linear"
     if isinstance(module, nn.Linear):
-        if "forward" in module.__dict__:
+        if has_own_forward(module):
             return "its forward has been replaced"
         return f"{kind} is not a plain nn.Linear"
     return None

@@ -4,6 +4,7 @@
     one-sided       clamp(x − τ, 0, m)                                     ReLU, ShiftedReLU, CReLU
     odd             clamp(x − clamp(x, −τ, τ), −m, m)                      SoftThreshold, CST
     jump            x where x > τ, else 0                                  FATReLU
+    identity        x                                                      what a Linear reads as it comes
 
 The slope is 0 where φ = 0 and, with a finite m, where |φ| ≥ m; else 1, as in `hush.nn.functional`. At a NaN it is
 what torch's vectorised backwards have: 1 for ReLU, ShiftedReLU and FATReLU, else 0.
@@ -44,6 +45,8 @@ class Activation:
 
     def __call__(self, x: Tensor) -> Tensor:
         """φ(x) with torch's own operations: the path of every tensor that the kernels do not take."""
+        if self.kind is Kind.IDENTITY:
+            return x
         if self.kind is Kind.JUMP:
             return functional.fatrelu(x, self.threshold)
         if self.kind is Kind.ODD:
@@ -90,11 +93,13 @@ class Activation:
     @classmethod
     def identity(cls) -> Activation:
         """φ(x) = x: what a Linear makes of an input whose zeros are there already. Its slope is taken as 0 at 0."""
-        return cls(Kind.ODD, 0.0)
+        return cls(Kind.IDENTITY)
 
 
 def activation_of(module: nn.Module) -> Activation | None:
     """The module's φ, or None when the kernels do not know it."""
+    if any(isinstance(value, Tensor) for value in (*module.__dict__.values(), *module._parameters.values())):
+        return None  # a threshold that is a tensor may be learnt, or changed in place
     found = recognise(module)
     if found is None or found.kernel is None:
         return None

@@ -36,9 +36,6 @@ class Program(Protocol):
 
     def forward(self, h: Tensor) -> Forward: ...
 
-    def for_backward(self) -> Program:
-        """A program to run the backward of an earlier forward on, with the weights as they are now."""
-
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
         """φ₁(h), dense, from what was saved."""
 

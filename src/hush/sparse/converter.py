@@ -1,22 +1,23 @@
 """Lets a model's Linears leave out zeros, in place, and takes it back.
 
-`accelerate` changes two classes: every plain nn.Linear becomes a SparseLinear, every nn.Sequential with Linears in it a
-SparseSequential. Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it
-calls these modules, and each of them looks at what it is given and at what it is at that moment.
+`accelerate` gives every plain nn.Linear, and every nn.Sequential with Linears in it, another forward. Nothing is traced
+and nothing is remembered of how the model computes: whatever a forward does, it calls these modules, and each of them
+looks at what it is given and at what it is at that moment.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 import torch.distributed
-from torch import nn
+from torch import Tensor, nn
 
 from . import crossover, fused_step
 from .acceleration_report import Report, make_report
 from .layout import on_large_pages
-from .modules import STATE, Sequence, SparseLinear, SparseSequential
+from .modules import accelerate_module, decelerate_module, has_own_forward, is_sparse_linear
 from .settings import Layout, Settings
-from .stretch import Stretch
 
 __all__ = ["accelerate", "decelerate", "report"]
 
@@ -63,17 +64,15 @@ def accelerate(
         fused_step.check_optimizer(optimizer, model)
     decelerate(model)
     for module in model.modules():
-        if type(module) is nn.Linear and "weight" in module._parameters and "forward" not in module.__dict__:
-            module.__class__ = SparseLinear
-            module.__dict__[STATE] = Stretch((), (module,), settings)
+        if type(module) is nn.Linear and "weight" in module._parameters and not has_own_forward(module):
+            accelerate_module(module, settings)
     for module in model.modules():
-        if type(module) is nn.Sequential and "forward" not in module.__dict__ and _has_linear(module):
-            module.__class__ = SparseSequential
-            module.__dict__[STATE] = Sequence(module, settings)
+        if type(module) is nn.Sequential and not has_own_forward(module) and _has_linear(module):
+            accelerate_module(module, settings)
     if settings.layout == "input_major":
         _lay_out(model)
     if adaptive:
-        widths = [max(m.weight.shape) for m in model.modules() if type(m) is SparseLinear and m.weight.dim() == 2]
+        widths = [max(m.weight.shape) for m in _linears(model) if m.weight.dim() == 2]
         crossover.ensure_measured(widths, turns=settings.layout == "torch" and not frozen)
     if optimizer is not None:
         fused_step.bind(model, optimizer)
@@ -104,14 +103,25 @@ def _check(
 
 
 def _has_linear(container: nn.Sequential) -> bool:
-    return any(type(child) is SparseLinear for child in container.children())
+    return any(is_sparse_linear(child) for child in container.children())
+
+
+def _linears(model: nn.Module) -> list[nn.Linear]:
+    return [m for m in model.modules() if isinstance(m, nn.Linear) and is_sparse_linear(m)]
 
 
 @torch.no_grad()
 def _lay_out(model: nn.Module) -> None:
-    """Weights of float32 Linears input-major, in one stretch of memory; and their gradients like them."""
-    linears = [m for m in model.modules() if type(m) is SparseLinear]
-    weights = {id(m.weight): m.weight for m in linears if m.weight.dtype == torch.float32 and m.weight.dim() == 2}
+    """Weights of float32 Linears input-major, in one stretch of memory; and their gradients like them.
+
+    A weight whose memory another parameter or buffer reads too stays where it is.
+    """
+    readers = Counter(_storage(t) for t in {id(t): t for t in (*model.parameters(), *model.buffers())}.values())
+    weights = {
+        id(m.weight): m.weight
+        for m in _linears(model)
+        if m.weight.dtype == torch.float32 and m.weight.dim() == 2 and readers[_storage(m.weight)] == 1
+    }
     placed = on_large_pages([w.detach() for w in weights.values()])
     for weight, data in zip(weights.values(), placed, strict=True):
         gradient, weight.grad = weight.grad, None
@@ -120,21 +130,22 @@ def _lay_out(model: nn.Module) -> None:
             weight.grad = torch.empty_like(weight).copy_(gradient)
 
 
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
+
+
 def decelerate(model: nn.Module) -> nn.Module:
-    """Undoes `accelerate`: torch's own classes, weights row by row."""
+    """Undoes `accelerate`: the modules' own forwards, weights row by row."""
     for module in model.modules():
-        state = module.__dict__.pop(STATE, None)
-        if state is None:
+        settings = decelerate_module(module)
+        if settings is None or settings.layout != "input_major" or not isinstance(module, nn.Linear):
             continue
-        if type(module) is SparseLinear:
-            module.__class__ = nn.Linear  # type: ignore[assignment]
-            if state.settings.layout == "input_major":
-                with torch.no_grad():
-                    gradient, module.weight.grad = module.weight.grad, None
-                    module.weight.data = module.weight.data.contiguous()
-                    module.weight.grad = None if gradient is None else gradient.contiguous()
-        elif type(module) is SparseSequential:
-            module.__class__ = nn.Sequential  # type: ignore[assignment]
+        weight = module._parameters.get("weight")
+        if weight is not None and not weight.is_contiguous():
+            with torch.no_grad():
+                gradient, weight.grad = weight.grad, None
+                weight.data = weight.data.contiguous()
+                weight.grad = None if gradient is None else gradient.contiguous()
     fused_step.unbind(model)
     model.__dict__.pop(_REPORT, None)
     return model
@@ -143,6 +154,6 @@ def decelerate(model: nn.Module) -> nn.Module:
 def report(model: nn.Module) -> Report:
     """What the last `accelerate` of this model took and left."""
     found = model.__dict__.get(_REPORT)
-    if not isinstance(found, Report):
+    if not isinstance(found, Report) or not any(is_sparse_linear(m) for m in model.modules()):
         raise ValueError("This model is not accelerated; call hush.sparse.accelerate(model) first.")
     return found

@@ -70,13 +70,8 @@ class CpuProgram:
         chain = self._ready()
         _count()
         saved, active = chain.forward(h, out, torch.get_num_threads())
-        return Forward(out, torch.from_numpy(saved), active, self._on(chain))
-
-    def _on(self, chain: _native.Chain) -> CpuProgram:
-        return self if chain is self.chain else CpuProgram(chain, self.inputs, self.outputs, self.row_gradients)
-
-    def for_backward(self) -> CpuProgram:
-        return self._on(self._ready())
+        program = self if chain is self.chain else CpuProgram(chain, self.inputs, self.outputs, self.row_gradients)
+        return Forward(out, torch.from_numpy(saved), active, program)
 
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
         out = _empty(batch, self.inputs)

@@ -8,17 +8,19 @@ A sparse step spends much of its time on reading and writing weights, so inside 
 applied while it is still in registers and never stored; `optimizer.step()`, which `step` then calls, updates the rest.
 Nothing but `step` updates anything: a backward outside of it, or `torch.autograd.grad`, gives gradients as everywhere.
 
-A parameter is fused only where that gives what the two calls would: its gradient comes from one place in the graph, it
-has none yet, nobody hooks it, and the optimizer holds it. `step` looks at the graph to know; all others take the
-ordinary way in the same call. Hyperparameters are read from the optimizer at each step (schedulers work), its state
-lives in `optimizer.state` (checkpoints work).
+A parameter is fused only where that gives what the two calls would: its gradient comes from one place in the graph,
+nothing else in the graph reads its memory, it has no gradient yet, nobody hooks it, and the optimizer holds it. `step`
+looks at the graph to know; all others take the ordinary way in the same call. Where the backward raises an error, as a
+hook of yours may, the layers that it had reached have taken their step. Hyperparameters are read from the optimizer at
+each step (schedulers work), its state lives in `optimizer.state` (checkpoints work).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -133,28 +135,22 @@ class _Update:
 
     def open(self, loss: Tensor) -> list[Any]:
         """Look at the graph of the loss, and tell its stretches of this step."""
-        reached: Counter[int] = Counter()
+        edges: Counter[int] = Counter()  # into each leaf
+        readers: Counter[int] = Counter()  # of each piece of memory, in the backward
         leaves: dict[int, Tensor] = {}
         stretches: list[Any] = []
-        seen: set[Any] = set()
-        waiting = [loss.grad_fn]
-        while waiting:
-            node = waiting.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
+        for node in _nodes(loss):
             if type(node) is _NODE:
                 stretches.append(node)
+            readers.update({_memory(t) for t in _saved_tensors(node)})
             for following, _ in node.next_functions:
-                if following is None:
-                    continue
                 variable = getattr(following, "variable", None)
                 if variable is not None:
-                    reached[id(variable)] += 1
+                    edges[id(variable)] += 1
                     leaves[id(variable)] = variable
-                else:
-                    waiting.append(following)
-        self._fusible = {key for key, p in leaves.items() if reached[key] == 1 and self._is_fusible(p)}
+        self._fusible = {
+            key for key, p in leaves.items() if edges[key] == 1 and readers[_memory(p)] <= 1 and self._is_fusible(p)
+        }
         for node in stretches:
             node.fused = self
         return stretches
@@ -186,6 +182,42 @@ class _Update:
 
 
 _NODE: Any = StretchFunction._backward_cls
+
+
+def _nodes(loss: Tensor) -> Iterator[Any]:
+    """Every node of the graph of the loss but those of its leaves."""
+    seen: set[Any] = set()
+    waiting: list[Any] = [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or hasattr(node, "variable"):
+            continue
+        seen.add(node)
+        yield node
+        waiting += [following for following, _ in node.next_functions]
+
+
+@cache
+def _saved_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_saved_"))
+
+
+def _saved_tensors(node: Any) -> list[Tensor]:
+    """What a node will read in the backward. A stretch reads its biases too, though it does not save them."""
+    found: list[Any] = []
+    for name in _saved_names(type(node)):
+        try:
+            value = getattr(node, name)
+        except RuntimeError:  # freed, or changed in place: the backward will say so
+            continue
+        found += value if isinstance(value, (list, tuple)) else [value]
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        found += [*node.saved_tensors, *getattr(node, "biases", ())]
+    return [value for value in found if isinstance(value, Tensor)]
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
 
 
 def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:

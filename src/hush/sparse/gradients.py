@@ -9,11 +9,12 @@ differentiated as often as one likes. It needs a tensor that is connected to the
 
 *A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
 activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
-wants to do so holds x or has hung a hook on it; `Sight` notices both, and then all of ∂L/∂x is computed.
+wants to do so holds x or its node, or has hung a hook on x; `Sight` notices, and then all of ∂L/∂x is computed.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,14 +33,18 @@ from .step_plan import StepPlan
 __all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
+_OWN_REFERENCES = 2
+
+
 class Sight:
-    """Whether anybody can see the gradient at x: by holding x, or by a hook on it."""
+    """Whether anybody can see the gradient at x: by holding x or its node, or by a hook on x."""
 
     def __init__(self, x: Tensor) -> None:
         handle = x.register_hook(_no_hook)
         self._hooks: Any = x._backward_hooks  # stays the same dictionary whoever registers later
         handle.remove()
         self._x = weakref.ref(x)
+        self._node = x.grad_fn
 
     @classmethod
     def of(cls, x: Tensor) -> Sight | None:
@@ -50,7 +55,8 @@ class Sight:
 
     def is_free(self) -> bool:
         """Nobody looks."""
-        return not self._hooks and self._x() is None
+        # A gradient edge, or whoever took x.grad_fn, holds the node as well, beside us and the question's argument.
+        return not self._hooks and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
 
 
 def _no_hook(grad: Tensor) -> None:
@@ -138,19 +144,31 @@ class StretchFunction(torch.autograd.Function):
         result: Forward = call.program.forward(h)
         call.note(result.active)
         ctx.call, ctx.program, ctx.fused = call, result.program, None
-        # autograd refuses a backward after an in-place change of what is saved; x too, as F.linear would have it.
-        ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *parameters)
+        weights, biases = parameters[: len(call.phis)], parameters[len(call.phis) :]
+        # autograd refuses a backward after an in-place change of what is saved. So it is for the weights and x, as
+        # F.linear has it; biases may change, since nobody needs them again unless for second derivatives.
+        ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *weights)
+        ctx.biases, ctx.bias_versions = biases, [_version(b) for b in biases]
         return result.out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        edge, x, saved, *parameters = ctx.saved_tensors
+        edge, x, saved, *weights = ctx.saved_tensors
+        parameters = [*weights, *ctx.biases]
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
         if torch.is_grad_enabled():
+            if [_version(b) for b in ctx.biases] != ctx.bias_versions:
+                raise RuntimeError(
+                    "A bias has been modified by an inplace operation since the forward; second derivatives need it."
+                )
             first, *rest = _with_torch(ctx.call, ctx.program, grads[0], edge, x, saved, parameters, needed)
         else:
             first, *rest = gradients_of(ctx.call, ctx.program, grads[0], saved, parameters, needed, ctx.fused)
         return first, None, None, *rest
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def run_training(h: Tensor, call: Call, parameters: Sequence[Tensor]) -> Tensor:

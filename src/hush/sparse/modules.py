@@ -1,11 +1,13 @@
-"""What nn.Linear and nn.Sequential become while a model is accelerated: subclasses with another forward.
+"""The forwards that nn.Linear and nn.Sequential have while a model is accelerated.
 
-They own no state of the model and compute nothing of their own: at each call they look at what is there now, run a
-stretch on a backend where that gives the same, and their parent class's forward everywhere else.
+They stand in the module's own __dict__, so its class, its parameters and its children stay what they are. They compute
+nothing of their own: at each call they look at what is there now, run a stretch on a backend where that gives the same,
+and the class's forward everywhere else.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -15,61 +17,99 @@ from torch import Tensor, nn
 
 from .activation import activation_of
 from .backend import Backend
-from .conditions import backend_of
+from .conditions import backend_of, is_patched
 from .operators import traced_chain
 from .settings import Settings
 from .stretch import Stretch
 from .witness import Witness, has_global_hooks, has_hooks
 
-__all__ = ["STATE", "Sequence", "SparseLinear", "SparseSequential", "linear_stretch", "stretches_of"]
+__all__ = [
+    "accelerate_module",
+    "decelerate_module",
+    "has_own_forward",
+    "is_sparse_linear",
+    "is_sparse_sequential",
+    "settings_of",
+    "stretches_of",
+]
 
-STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
-
-
-class SparseLinear(nn.Linear):
-    """An nn.Linear that leaves out the zeros of its input."""
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            return F.linear(input, self.weight, self.bias)
-        else:  # noqa: RET505 - the script compiler looks at one branch only
-            return _run_linear(self, input)
+_STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
 
 
-class SparseSequential(nn.Sequential):
-    """An nn.Sequential whose activation → Linear children run as fused stretches."""
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]
-            for module in self:
-                input = module(input)  # noqa: A001
-            return input
-        else:  # noqa: RET505
-            return _run_sequential(self, input)
+# Both are written so that torch.jit.script, which compiles a forward from its source, sees torch's operations only.
+# They are called "forward" because that is the name under which a bound method is pickled: a model that was accelerated
+# comes out of a file with its class's forward.
 
 
-def linear_stretch(module: nn.Module) -> Stretch:
-    """The stretch of an accelerated Linear by itself."""
-    found: Stretch = module.__dict__[STATE]
-    if found.linears[0] is not module:  # a shallow copy of the module came with the original's
-        found = module.__dict__[STATE] = Stretch((), (module,), found.settings)
-    return found
+def _linear_forward(self: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        return F.linear(input, self.weight, self.bias)
+    else:  # noqa: RET505 - the script compiler looks at one branch only
+        return _run_linear(self, input)
 
 
-def _sequence(container: nn.Sequential) -> Sequence:
-    found: Sequence = container.__dict__[STATE]
-    if found.container is not container:
-        found = container.__dict__[STATE] = Sequence(container, found.settings)
-    return found
+def _sequential_forward(self: nn.Sequential, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        for module in self:
+            input = module(input)  # noqa: A001
+        return input
+    else:  # noqa: RET505
+        return _run_sequential(self, input)
 
 
-def _run_linear(module: SparseLinear, x: Tensor) -> Tensor:
+_linear_forward.__name__ = _sequential_forward.__name__ = "forward"
+
+
+def accelerate_module(module: nn.Module, settings: Settings) -> None:
+    """Give an nn.Linear or nn.Sequential its accelerated forward."""
+    if isinstance(module, nn.Linear):
+        module.__dict__[_STATE] = Stretch((), (module,), settings)
+        module.__dict__["forward"] = types.MethodType(_linear_forward, module)
+    else:
+        module.__dict__[_STATE] = Sequence(module, settings)  # type: ignore[arg-type]
+        module.__dict__["forward"] = types.MethodType(_sequential_forward, module)
+
+
+def decelerate_module(module: nn.Module) -> Settings | None:
+    """Take it away again; the settings it had, or None where it had none."""
+    if is_sparse_linear(module) or is_sparse_sequential(module) or not has_own_forward(module):
+        module.__dict__.pop("forward", None)
+    state = module.__dict__.pop(_STATE, None)
+    return None if state is None else state.settings  # type: ignore[no-any-return]
+
+
+def is_sparse_linear(module: nn.Module | None) -> bool:
+    return type(module) is nn.Linear and _function(module) is _linear_forward
+
+
+def is_sparse_sequential(module: nn.Module) -> bool:
+    return type(module) is nn.Sequential and _function(module) is _sequential_forward
+
+
+def has_own_forward(module: nn.Module) -> bool:
+    """Whether somebody has replaced the forward of this one module, which is neither its class's nor ours."""
+    own = module.__dict__.get("forward")
+    return own is not None and _function(module) not in (type(module).forward, _linear_forward, _sequential_forward)
+
+
+def _function(module: nn.Module) -> Any:
+    return getattr(module.__dict__.get("forward"), "__func__", None)
+
+
+def settings_of(module: nn.Module) -> Settings:
+    settings: Settings = module.__dict__[_STATE].settings
+    return settings
+
+
+def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
     # A parametrisation derives a class of its own, in which `weight` is computed.
-    if type(module) is SparseLinear and not torch.compiler.is_compiling():
+    if type(module) is nn.Linear and not torch.compiler.is_compiling() and not is_patched():
         backend = backend_of(x)
-        out = None if backend is None else linear_stretch(module).run(x, backend)
-        if out is not None:
-            return out
+        if backend is not None:
+            stretch: Stretch = module.__dict__[_STATE]
+            out = stretch.run(x, backend)
+            if out is not None:
+                return out
     return nn.Linear.forward(module, x)
 
 
@@ -106,13 +146,14 @@ class _Fused:
         return out
 
 
-def _run_sequential(container: SparseSequential, x: Tensor) -> Tensor:
-    if has_global_hooks() or torch.compiler.is_exporting():
+def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
+    if type(container) is not nn.Sequential or has_global_hooks() or is_patched() or torch.compiler.is_exporting():
         out: Tensor = nn.Sequential.forward(container, x)  # type: ignore[no-untyped-call]
         return out
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
-    for step in _sequence(container).steps():
+    sequence: Sequence = container.__dict__[_STATE]
+    for step in sequence.steps():
         x = step.run(x, backend_of(x)) if type(step) is _Fused else step(x)  # type: ignore[operator]
     return x
 
@@ -165,7 +206,12 @@ def _stretch_from(children: list[nn.Module], start: int) -> tuple[list[nn.Module
         if not _is_activation(activation) or (not linears and getattr(activation, "inplace", False)):
             break
         linear, at = _next(children, at)
-        if type(linear) is not SparseLinear or not _is_quiet(linear) or "weight" not in linear._parameters:
+        if (
+            linear is None
+            or not is_sparse_linear(linear)
+            or not _is_quiet(linear)
+            or "weight" not in linear._parameters
+        ):
             break
         activations.append(activation)  # type: ignore[arg-type]
         linears.append(linear)
@@ -192,15 +238,16 @@ def _is_activation(child: nn.Module | None) -> bool:
 
 def _is_quiet(child: nn.Module) -> bool:
     """Its class's own forward, and nobody listening."""
-    return "forward" not in child.__dict__ and not has_hooks(child)
+    return not has_own_forward(child) and not has_hooks(child)
 
 
 def stretches_of(container: nn.Sequential) -> list[Stretch]:
     """The stretches of an accelerated Sequential as it is now."""
-    return [step.stretch for step in _sequence(container).steps() if isinstance(step, _Fused)]
+    sequence: Sequence = container.__dict__[_STATE]
+    return [step.stretch for step in sequence.steps() if isinstance(step, _Fused)]
 
 
-def _run_compiled(container: SparseSequential, x: Tensor) -> Tensor:
+def _run_compiled(container: nn.Sequential, x: Tensor) -> Tensor:
     """For torch.compile: each stretch is one operator of the graph, everything else the modules."""
     steps = _fuse(list(container), lambda activations, linears: Stretch(activations, linears, Settings()))
     for step in steps:

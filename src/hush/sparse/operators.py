@@ -1,12 +1,13 @@
 """A stretch as torch operators, for compiled graphs: `torch.compile` and FakeTensor see two opaque functions.
 
-    hush::chain           (h, parameters)        ↦ (out, saved)
-    hush::chain_backward  (∂L/∂out, saved, …)    ↦ (∂L/∂h, ∂L/∂parameters)
+    hush::chain           (h, parameters)               ↦ out
+    hush::chain_backward  (∂L/∂out, h, parameters, …)   ↦ (∂L/∂h, ∂L/∂parameters)
 
-`parameters` is W₁, …, W_L and then the biases of the layers that `bias_layers` names. `saved` is the compact
-activations: its length depends on how many units were active. Both operators call what eager code calls
-(`hush.sparse.gradients`); eager code does not come through here, because torch spends 15 µs a layer on an operator's
-list of parameters.
+`parameters` is W₁, …, W_L and then the biases of the layers that `bias_layers` names. A compiled graph wants to know
+the size of every tensor beforehand, which that of the compact activations is not: the backward runs the forward again.
+
+Both call what eager code calls (`hush.sparse.gradients`); eager code does not come through here, because torch spends
+15 µs a layer on an operator's list of parameters.
 """
 
 from __future__ import annotations
@@ -56,13 +57,8 @@ def _chain(
     kinds: list[int],
     thresholds: list[float],
     clips: list[float],
-    save: bool,
-) -> tuple[Tensor, Tensor]:
-    program = _call(h, parameters, bias_layers, kinds, thresholds, clips).program
-    if not save:
-        return program.infer(h)[0], h.new_empty(0, dtype=torch.uint8)
-    result = program.forward(h)
-    return result.out, result.saved
+) -> Tensor:
+    return _call(h, parameters, bias_layers, kinds, thresholds, clips).program.infer(h)[0]
 
 
 @_chain.register_fake
@@ -73,17 +69,14 @@ def _(
     kinds: list[int],
     thresholds: list[float],
     clips: list[float],
-    save: bool,
-) -> tuple[Tensor, Tensor]:
-    out = h.new_empty((h.shape[0], parameters[len(kinds) - 1].shape[0]))
-    length = torch.library.get_ctx().new_dynamic_size() if save else 0
-    return out, h.new_empty((length,), dtype=torch.uint8)
+) -> Tensor:
+    return h.new_empty((h.shape[0], parameters[len(kinds) - 1].shape[0]))
 
 
 @torch.library.custom_op("hush::chain_backward", mutates_args=())
 def _chain_backward(
     grad: Tensor,
-    saved: Tensor,
+    h: Tensor,
     parameters: list[Tensor],
     bias_layers: list[int],
     kinds: list[int],
@@ -91,16 +84,16 @@ def _chain_backward(
     clips: list[float],
     needed: list[bool],
 ) -> list[Tensor]:
-    call = _call(grad, parameters, bias_layers, kinds, thresholds, clips)
-    program = call.program.for_backward()
-    found = gradients_of(call, program, grad, saved, parameters, needed)
+    call = _call(h, parameters, bias_layers, kinds, thresholds, clips)
+    forward = call.program.forward(h)
+    found = gradients_of(call, forward.program, grad, forward.saved, parameters, needed)
     return [grad.new_empty(0) if g is None else g.contiguous() for g in found]
 
 
 @_chain_backward.register_fake
 def _(
     grad: Tensor,
-    saved: Tensor,
+    h: Tensor,
     parameters: list[Tensor],
     bias_layers: list[int],
     kinds: list[int],
@@ -108,30 +101,23 @@ def _(
     clips: list[float],
     needed: list[bool],
 ) -> list[Tensor]:
-    shapes = [(grad.shape[0], parameters[0].shape[1]), *(tuple(p.shape) for p in parameters)]
+    shapes = [tuple(h.shape), *(tuple(p.shape) for p in parameters)]
     return [grad.new_empty(shape if need else (0,)) for shape, need in zip(shapes, needed, strict=True)]
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
-    h, parameters, ctx.bias_layers, ctx.kinds, ctx.thresholds, ctx.clips, ctx.saving = inputs
-    ctx.save_for_backward(output[1], *parameters)
+    h, parameters, ctx.bias_layers, ctx.kinds, ctx.thresholds, ctx.clips = inputs
+    ctx.save_for_backward(h, *parameters)
     ctx.needed = [h.requires_grad, *(p.requires_grad for p in parameters)]
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Tensor | None, _: Any) -> Any:
-    nothing = [None] * 5
-    if grad is None:
-        return None, [None] * (len(ctx.needed) - 1), *nothing
-    if not ctx.saving:
-        raise RuntimeError("hush::chain ran with save=False, so it kept nothing for a backward; pass save=True.")
-    saved, *parameters = ctx.saved_tensors
+def _backward(ctx: Any, grad: Tensor) -> Any:
+    h, *parameters = ctx.saved_tensors
     found = torch.ops.hush.chain_backward(
-        grad, saved, parameters, ctx.bias_layers, ctx.kinds, ctx.thresholds, ctx.clips, ctx.needed
+        grad, h, parameters, ctx.bias_layers, ctx.kinds, ctx.thresholds, ctx.clips, ctx.needed
     )
     grad_h, *gradients = [g if need else None for g, need in zip(found, ctx.needed, strict=True)]
-    return grad_h, gradients, *nothing
+    return grad_h, gradients, None, None, None, None
 
 
 _chain.register_autograd(_backward, setup_context=_setup)
@@ -142,7 +128,6 @@ def chain_operator(
 ) -> Tensor:
     """The chain on float32 tensors as one operator of a graph that is being compiled."""
     parameters = [*weights, *(b for b in biases if b is not None)]
-    save = torch.is_grad_enabled() and (h.requires_grad or any(p.requires_grad for p in parameters))
     out: Tensor = torch.ops.hush.chain(
         h.reshape(-1, h.shape[-1]),
         parameters,
@@ -150,8 +135,7 @@ def chain_operator(
         [int(a.kind) for a in phis],
         [a.threshold for a in phis],
         [a.clip for a in phis],
-        save,
-    )[0]
+    )
     return out.reshape(*h.shape[:-1], out.shape[-1])
 
 

@@ -120,9 +120,9 @@ class _Prepared:
         self.phis: tuple[Activation, ...] = tuple(p for p in found if p is not None) or (Activation.identity(),)
         self.bias_layers = tuple(i for i, b in enumerate(biases) if b is not None)
         self.parameters = weights + [b for b in biases if b is not None]
-        self.witness = _watch(activations, linears, self.parameters, settings.frozen)
-        plain = all(is_plain(p) for p in self.parameters) and len(self.phis) == len(weights)
+        plain = all(is_plain(p) and _has_memory(p) for p in self.parameters) and len(self.phis) == len(weights)
         plain = plain and all(w.dim() == 2 for w in weights)
+        self.witness = _watch(activations, linears, self.parameters if plain else [], settings.frozen)
         self.infers = plain and backend.takes_parameters(weights, biases, training=False)
         self.trains = plain and backend.takes_parameters(weights, biases, training=True)
         if not self.infers:
@@ -141,6 +141,15 @@ class _Prepared:
         self.turns = self.program.row_gradients
 
 
+def _has_memory(p: Tensor) -> bool:
+    """Not what a transform of torch.func has left behind: such a wrapper has lost what it wrapped."""
+    try:
+        p.data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _watch(
     activations: Sequence[nn.Module], linears: Sequence[nn.Module], parameters: Sequence[Tensor], frozen: bool
 ) -> Witness:
@@ -150,7 +159,8 @@ def _watch(
             witness.entry(m._parameters, part)
             witness.entry(m.__dict__, part)  # where weight_norm and pruning put what they compute
     for a in activations:
-        for key in ("threshold", "clip"):
-            witness.entry(a.__dict__, key)
+        for key in a.__dict__:
+            if not key.startswith("_") and key != "training":
+                witness.entry(a.__dict__, key)  # a threshold, a clip, whatever torch calls them
     witness.memory(parameters, values=frozen)
     return witness

@@ -42,11 +42,13 @@ class Kernel(IntEnum):
     ONE_SIDED  clamp(x − τ, 0, m)
     ODD        clamp(x − clamp(x, −τ, τ), −m, m)
     JUMP       x where x > τ, else 0
+    IDENTITY   x, whose own zeros are left out
     """
 
     ONE_SIDED = 0
     ODD = 1
     JUMP = 2
+    IDENTITY = 3
 
 
 @dataclass(frozen=True)
