@@ -22,10 +22,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr
 
 from hush.theory._arrays import Array, Mask, offender
 from hush.theory._gaussian import density
+from hush.theory._normal import ndtr
 
 if TYPE_CHECKING:
     from hush.theory.activations.piecewise import PiecewiseLinear

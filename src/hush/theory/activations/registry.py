@@ -15,9 +15,8 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
-from scipy.special import ndtri
-
 from hush.theory._arrays import Array
+from hush.theory._normal import ndtri
 from hush.theory.activations.protocol import Activation
 
 __all__ = [
