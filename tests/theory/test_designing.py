@@ -6,7 +6,7 @@ import math
 import pytest
 
 from hush import Design, design
-from hush.theory import Stability, largest_safe_clip, threshold_from_sparsity
+from hush.theory import Stability, finite_width, largest_safe_clip, threshold_from_sparsity
 
 KEYS = [
     "activation", "sparsity", "threshold", "clip", "q_star", "sigma_w2", "sigma_b2", "chi1", "v_prime", "v_second",
@@ -132,3 +132,74 @@ def test_it_prints_as_a_table_with_the_verdict() -> None:
 def test_bad_arguments_get_a_sentence(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         design(**{"activation": "crelu", "sparsity": 0.85} | arguments)
+
+
+class TestPositions:
+    """For a CNN the gradient's norm is a sum over positions too, and so is its spread."""
+
+    def test_they_reach_the_odds(self) -> None:
+        made = {n: design("crelu", 0.85, v_prime=0.8, width=100, depth=60, positions=n) for n in (1, 64)}
+        spreads = {n: one.gain_log10.q90 - one.gain_log10.q10 for n, one in made.items() if one.gain_log10 is not None}
+        assert spreads[64] < spreads[1]
+        assert made[1].odds is not None
+        assert made[64].odds is not None
+        assert made[64].odds.vanish < 0.5 * made[1].odds.vanish
+        chain = finite_width(made[64].phi(), made[64].sigma_w, made[64].sigma_b, 100, 60, positions=64)
+        assert (made[64].odds.explode, made[64].odds.vanish) == (chain.explode, chain.vanish)
+        assert finite_width(made[64].block(), width=100, depth=60) == chain
+
+    def test_they_reach_the_safe_clip(self) -> None:
+        clips = [largest_safe_clip("crelu", 0.85, 100, 60, positions=n) for n in (1, 64)]
+        assert clips[0] != clips[1]
+        assert design("crelu", 0.85, width=100, depth=60, positions=64).clip == clips[1]
+
+    def test_they_are_part_of_the_design(self) -> None:
+        made = design("crelu", 0.85, v_prime=0.8, width=100, depth=20, positions=64)
+        assert json.loads(made.to_json())["positions"] == 64
+        assert Design.from_json(made.to_json()) == made
+        assert ("positions", "64") in made.rows()
+
+    def test_older_json_without_them_is_that_of_an_mlp(self) -> None:
+        made = design("crelu", 0.85, v_prime=0.8, width=100, depth=20)
+        assert "positions" not in json.loads(made.to_json())
+        assert Design.from_json(made.to_json()).positions == 1
+
+    def test_they_are_whole_numbers(self) -> None:
+        with pytest.raises(ValueError, match="positions must be a whole number of at least 1, got 0"):
+            design("crelu", 0.85, v_prime=0.8, width=100, depth=20, positions=0)
+        with pytest.raises(ValueError, match="positions must be a whole number of at least 1, got 0"):
+            design("crelu", 0.85, v_prime=0.8, positions=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clip": 1e300}, r"clip must be at most 1e\+06 √q\*, got 1e\+300, .* without a clip crelu is shifted_relu"),
+        ({"clip": 1e-300}, r"clip must be at least 1e-09 √q\*, got 1e-300, which lets no gradient pass"),
+        ({"v_prime": 0.7, "q_star": 1e300}, "q_star must lie between 1e-28 and 1e.28, got 1e.300; it is only a unit"),
+        ({"v_prime": 0.7, "q_star": 1e-300}, "q_star must lie between 1e-28 and 1e.28, got 1e-300; it is only a unit"),
+        ({"width": 300, "depth": 1_000_000}, "depth must be at most 10000, got 1000000"),
+        ({"width": 10**13, "depth": 10}, "width must be at most 1000000000000, got 10000000000000"),
+    ],
+)
+def test_extremes_are_refused_in_a_sentence(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        design(**{"activation": "crelu", "sparsity": 0.85} | arguments)
+
+
+@pytest.mark.parametrize("q_star", [1e-28, 1e28])
+@pytest.mark.parametrize("name", ["crelu", "cst", "shifted_relu", "soft_threshold"])
+def test_at_the_ends_of_the_range_of_units_it_says_the_same(name: str, q_star: float) -> None:
+    choice = {"v_prime": 0.8} if name in ("crelu", "cst") else {}
+    one, far = (design(name, 0.8, width=200, depth=30, q_star=q, **choice) for q in (1.0, q_star))
+    assert one.odds is not None
+    assert far.odds is not None
+    assert far.odds.explode == pytest.approx(one.odds.explode, abs=2e-3)
+    assert far.sigma_w2 == pytest.approx(one.sigma_w2)
+    assert far.verdict.rpartition(";")[2] == one.verdict.rpartition(";")[2]
+
+
+def test_the_deepest_chain_fits_into_memory() -> None:
+    made = design("crelu", 0.7, v_prime=0.5, width=10_000, depth=3000)
+    assert made.odds is not None
+    assert 0.0 <= made.odds.explode <= 1.0

@@ -21,8 +21,8 @@ def as_array(value: float | Array) -> Array:
 
 
 def in_form_of(value: Value, result: Array) -> Value:
-    """`result` as a Python float where `value` is a number, and as it is where it is an array."""
-    return cast(Value, float(result) if np.ndim(value) == 0 else result)
+    """`result`, which has the shape of `value`, as a Python float where that is a number."""
+    return cast(Value, float(result) if result.ndim == 0 else result)
 
 
 def offender(values: Array, good: Mask) -> float:

@@ -8,8 +8,9 @@ __all__ = ["check_positive", "check_samples", "check_sigmas", "check_size", "che
 _MOST_LAYERS = 10_000
 _MOST_UNITS = 10**12
 _MOST_NUMBERS = 100_000_000
-# A variance is free in its unit, but the sixth power of its root must stay a float64, at q/10⁸ and at 10⁸ q too.
-_SMALLEST, _LARGEST = 1e-80, 1e80
+# A variance is free in its unit, but the chains follow it from q/10⁸ to 10⁸ q in single precision. An input's may lie
+# somewhat beyond the q* it is meant for.
+_VARIANCES = {"q_star": (1e-28, 1e28), "q_start": (1e-29, 1e29)}
 
 
 def check_positive(name: str, value: float) -> None:
@@ -19,11 +20,12 @@ def check_positive(name: str, value: float) -> None:
 
 
 def check_variance(name: str, value: float) -> None:
-    """Raise a ValueError unless `value` is a positive number far enough from 0 and ∞ to compute with."""
+    """Raise a ValueError unless `value`, of a q_star or q_start, is far enough from 0 and ∞ to compute with."""
     check_positive(name, value)
-    if not _SMALLEST <= value <= _LARGEST:
+    least, most = _VARIANCES[name]
+    if not least <= value <= most:
         raise ValueError(
-            f"{name} must lie between {_SMALLEST:g} and {_LARGEST:g}, got {value}; it is only a unit, take one near 1."
+            f"{name} must lie between {least:g} and {most:g}, got {value}; it is only a unit, take one near 1."
         )
 
 

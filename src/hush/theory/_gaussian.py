@@ -9,9 +9,9 @@ Notation: γ(dz) is the standard normal measure and n(z) its density.
 import math
 
 import numpy as np
-from scipy.special import ndtr
 
 from hush.theory._arrays import Array, Mask
+from hush.theory._normal import ndtr
 
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
 

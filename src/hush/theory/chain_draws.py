@@ -50,8 +50,16 @@ class Draws:
         return replace(self, inputs=self.inputs[chosen], forward=forward, backward=backward)
 
 
+# The search for a safe clip and the run of the chains it finds ask for the same draws. Those of very deep networks are
+# not kept: see `_KEPT`.
 def draw(depth: int, samples: int, seed: int, norms: InputNorms) -> Draws:
     """The draws of `samples` chains of `depth` layers."""
+    if (2 * depth - 1) * samples > _KEPT:
+        return _draw(depth, samples, seed, norms)
+    return _kept_draw(depth, samples, seed, norms)
+
+
+def _draw(depth: int, samples: int, seed: int, norms: InputNorms) -> Draws:
     scores = np.random.default_rng(seed).standard_normal(samples)
     inputs = np.clip(norms.at(scores), 1.0 / REACH, REACH).astype(np.float32)
     # The stream begins with those same scores, which the inputs have used; the noise of the layers is what follows
@@ -59,6 +67,9 @@ def draw(depth: int, samples: int, seed: int, norms: InputNorms) -> Draws:
     noise = _stream((seed,), "float64").first((2 * depth - 1) * samples)[samples:]
     forward, backward = noise.reshape(2, depth - 1, samples)
     return Draws(inputs, forward, backward, inputs.min(), inputs.max())
+
+
+_kept_draw = lru_cache(maxsize=2)(_draw)
 
 
 def sampling_noise(width: int, depth: int, samples: int, seed: int) -> Single:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,19 +26,25 @@ def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float =
     if not 0.0 < v_prime < 1.0:
         raise ValueError(f"V′(q*) of a clipped activation lies strictly between 0 and 1, got {v_prime}.")
     check_positive("q_star", q_star)
-    entry, unit = entry_of(name), math.sqrt(q_star)
-    tau = threshold / unit
+    unit = math.sqrt(q_star)
+    return unit * _unit_clip(entry_of(name), threshold / unit, v_prime)
+
+
+# By the entry and not by its name, which another may bear one day.
+@lru_cache(maxsize=64)
+def _unit_clip(entry: ActivationEntry, tau: float, v_prime: float) -> float:
+    """The clip at q* = 1."""
 
     def gap(log_m: float) -> float:
-        return float(_on_edge(entry, tau, np.array([math.exp(log_m)]))[0][0]) - v_prime
+        return float(_slopes_on_edge(entry, tau, np.array([math.exp(log_m)]))[0]) - v_prime
 
     low, high = math.log(_SMALLEST * max(1.0, tau)), math.log(_LARGEST)
-    if not gap(low) < 0.0 < gap(high):
+    if gap(low) >= 0.0 or gap(high) <= 0.0:
         below = _last_below(gap, low, high)
-        if below is None:
-            raise ValueError(f"no clip of {name} at a threshold of {tau:g} √q* gives V′(q*) = {v_prime}.")
+        if below is None or gap(below + _STEP) < 0.0:
+            raise ValueError(f"no clip of {entry.name} at a threshold of {tau:g} √q* gives V′(q*) = {v_prime}.")
         low, high = below, below + _STEP
-    return unit * math.exp(find_root(gap, low, high, xtol=1e-14, rtol=1e-14))
+    return math.exp(find_root(gap, low, high, xtol=1e-14, rtol=1e-14))
 
 
 def _last_below(gap: Callable[[float], float], low: float, high: float) -> float | None:
@@ -60,20 +67,29 @@ def slope_and_curvature_of_clip(name: str, threshold: float, clip: Value, q_star
         activation(name, threshold, float(m))  # says what is wrong
     check_positive("q_star", q_star)
     unit = math.sqrt(q_star)
-    slopes, curvatures = _on_edge(entry_of(name), threshold / unit, clips.ravel() / unit)
+    entry, tau, scaled = entry_of(name), threshold / unit, clips.ravel() / unit
+    slopes, curvatures = _slopes_on_edge(entry, tau, scaled), _curvatures_on_edge(entry, tau, scaled)
     return (
         in_form_of(clip, slopes.reshape(clips.shape)),
         in_form_of(clip, curvatures.reshape(clips.shape) / q_star),
     )
 
 
-def _on_edge(entry: ActivationEntry, threshold: float, clips: Array) -> tuple[Array, Array]:
-    """(V′, V″) at q* = 1 for each m: with σ_w² = 1/E[φ′²] they are the derivatives of E[φ²] over E[φ′²]."""
-    if entry.edge_of_clip is not None:
-        return entry.edge_of_clip(threshold, clips)
+def _slopes_on_edge(entry: ActivationEntry, threshold: float, clips: Array) -> Array:
+    """V′ at q* = 1 for each m: with σ_w² = 1/E[φ′²] it is the derivative of E[φ²] over E[φ′²]."""
+    if entry.slope_of_clip is not None:
+        return entry.slope_of_clip(threshold, clips)
     made = [entry.construct(threshold, float(m)) for m in clips]
     gains = np.array([phi.slope_moment(1, 1.0) for phi in made])
     if not gains.all():
         raise ValueError(f"E[φ′²] = 0 at a threshold of {threshold:g} √q*: no σ_w brings χ₁ to 1.")
-    slopes = np.array([phi.second_moment_slope(1.0) for phi in made])
-    return slopes / gains, np.array([phi.second_moment_curvature(1.0) for phi in made]) / gains
+    slopes: Array = np.array([phi.second_moment_slope(1.0) for phi in made]) / gains
+    return slopes
+
+
+def _curvatures_on_edge(entry: ActivationEntry, threshold: float, clips: Array) -> Array:
+    """V″ at q* = 1 for each m."""
+    if entry.curvature_of_clip is not None:
+        return entry.curvature_of_clip(threshold, clips)
+    made = [entry.construct(threshold, float(m)) for m in clips]
+    return np.array([phi.second_moment_curvature(1.0) / phi.slope_moment(1, 1.0) for phi in made])

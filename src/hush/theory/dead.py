@@ -1,9 +1,9 @@
 """Units that are silent for every input of a batch: dead, as far as that batch can tell."""
 
 import numpy as np
-from scipy.special import ndtr
 
 from hush.theory._arrays import Array
+from hush.theory._normal import ndtr
 from hush.theory.activations._panels import nodes_and_weights
 from hush.theory.activations.protocol import Activation
 

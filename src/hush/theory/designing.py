@@ -20,6 +20,8 @@ from hush.theory.verdict import Odds, verdict_on
 __all__ = ["SAFE_ODDS", "design"]
 
 SAFE_ODDS = 0.01
+# In units of √q*. Beyond the first no input ever comes; below the second σ_w would exceed a hundred million.
+_LARGEST_CLIP, _SMALLEST_CLIP = 1e6, 1e-9
 
 
 def design(
@@ -120,7 +122,11 @@ def _checked_clip(activation: str, clip: float, q_star: float) -> float:
     without = f"without a clip {activation} is {twin}" if twin else "take a smaller one"
     if math.isinf(clip):
         raise ValueError(f"clip must be finite, got {clip}; {without}.")
-    # No input ever comes so far, and its square would leave the range of numbers.
-    if clip > 1e6 * math.sqrt(q_star):
-        raise ValueError(f"clip must be at most a million √q*, got {clip}, which nothing ever reaches; {without}.")
+    unit = math.sqrt(q_star)
+    if clip > _LARGEST_CLIP * unit:
+        raise ValueError(
+            f"clip must be at most {_LARGEST_CLIP:g} √q*, got {clip}, which nothing ever reaches; {without}."
+        )
+    if 0.0 < clip < _SMALLEST_CLIP * unit:
+        raise ValueError(f"clip must be at least {_SMALLEST_CLIP:g} √q*, got {clip}, which lets no gradient pass.")
     return float(clip)

@@ -187,13 +187,16 @@ def _range(block: Block) -> tuple[float, float]:
     Below, V is affine to rounding, V = s q + V(0), and its own fixed point V(0)/(1 − s) is included.
     """
     smallest, largest = block.scales
-    low, high = (smallest / 8.0) ** 2, (1e4 * largest) ** 2
+    # Products, for a power of a Python float raises where it overflows.
+    low, high = (smallest / 8.0) * (smallest / 8.0), (1e4 * largest) * (1e4 * largest)
     start, local_slope = block.variance(0.0), block.variance_slope(0.0)
     if start > 0.0:
         affine = start / max(1.0 - local_slope, 1e-6) if np.isfinite(local_slope) else start
         low, high = min(low, 0.25 * start, 0.25 * affine), max(high, 1e8 * start)
     top = block.reachable()[1]
-    return low, high if np.isinf(top) else max(high, 4.0 * top)
+    high = high if np.isinf(top) else max(high, 4.0 * top)
+    # However extreme the scales are, the grid stays within what can be squared.
+    return float(np.clip(low, 1e-140, 1e140)), float(np.clip(high, 1e-139, 1e141))
 
 
 def _roots(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from hush.theory._arrays import Array
+from hush.theory._normal import ndtri
 
 __all__ = ["IMAGE_NORMS", "InputNorms"]
 

@@ -43,7 +43,7 @@ class Piece:
         """
         kept = self._kept
         last, moments = kept.last
-        if len(moments) <= order or last.shape != root.shape or not np.array_equal(last, root):
+        if len(moments) <= order or last.shape != root.shape or not (last == root).all():
             moments = interval_moments(*self._interval(root), order)
             for moment in moments:
                 moment.flags.writeable = False

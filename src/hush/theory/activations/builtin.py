@@ -3,7 +3,7 @@
 from typing import Any
 
 from hush.theory.activations import constructors
-from hush.theory.activations.edge_of_ramp import slope_and_curvature_on_edge
+from hush.theory.activations.edge_of_ramp import curvature_on_edge, slope_on_edge
 from hush.theory.activations.piecewise import PiecewiseLinear
 from hush.theory.activations.registry import (
     ActivationEntry,
@@ -77,7 +77,8 @@ register(
         title="CReLU: shifted ReLU, clipped",
         symbol=r"$\mathrm{CReLU}_{\tau,m}$",
         threshold_at=one_sided_threshold,
-        edge_of_clip=slope_and_curvature_on_edge,
+        slope_of_clip=slope_on_edge,
+        curvature_of_clip=curvature_on_edge,
         twin="shifted_relu",
         kernel=Kernel.ONE_SIDED,
         module="hush.nn.activations:CReLU",
@@ -99,7 +100,8 @@ register(
         threshold_at=odd_threshold,
         lowest_sparsity=0.0,
         # Its two sloped pieces are alike, so V′ and V″ on the Edge of Chaos are those of the one piece of CReLU.
-        edge_of_clip=slope_and_curvature_on_edge,
+        slope_of_clip=slope_on_edge,
+        curvature_of_clip=curvature_on_edge,
         twin="soft_threshold",
         kernel=Kernel.ODD,
         module="hush.nn.activations:CST",

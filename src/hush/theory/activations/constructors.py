@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-from scipy.special import expit, ndtr
 
 from hush.theory._arrays import Array
 from hush.theory._gaussian import density
+from hush.theory._normal import logistic, ndtr
 from hush.theory.activations.piecewise import PiecewiseLinear
 from hush.theory.activations.smooth import Smooth
 
@@ -134,19 +134,19 @@ def _check(name: str, value: float, *, positive: bool) -> float:
 
 
 def _gelu(x: Array) -> Array:
-    return x * np.asarray(ndtr(x))
+    return x * ndtr(x)
 
 
 def _gelu_slope(x: Array) -> Array:
-    return np.asarray(ndtr(x)) + x * density(x)
+    return ndtr(x) + x * density(x)
 
 
 def _silu(x: Array) -> Array:
-    return x * np.asarray(expit(x))
+    return x * logistic(x)
 
 
 def _silu_slope(x: Array) -> Array:
-    share = np.asarray(expit(x))
+    share = logistic(x)
     return share * (1.0 + x * (1.0 - share))
 
 

@@ -11,14 +11,20 @@ from hush.theory._arrays import Array
 from hush.theory._gaussian import interval_moments
 from hush.theory.activations._piece import curvature_share, slope_share
 
-__all__ = ["slope_and_curvature_on_edge"]
+__all__ = ["curvature_on_edge", "slope_on_edge"]
 
 
-def slope_and_curvature_on_edge(threshold: float, clips: Array) -> tuple[Array, Array]:
-    """(V′, V″) at q* = 1 for this τ and each m."""
-    start, end, rise = np.full(clips.shape, threshold), threshold + clips, np.zeros(clips.shape)
-    moments = interval_moments(start, end, clips, 2)
+def slope_on_edge(threshold: float, clips: Array) -> Array:
+    """V′ at q* = 1 for this τ and each m."""
+    start = np.full(clips.shape, threshold)
+    moments = interval_moments(start, start + clips, clips, 2)
     if not moments[0].all():
         raise ValueError(f"E[φ′²] = 0 at a threshold of {threshold:g} √q*: no σ_w brings χ₁ to 1.")
-    slopes = slope_share(start, rise, moments) / moments[0]
-    return slopes, 0.5 * curvature_share(start, end, clips, rise) / moments[0]
+    return slope_share(start, np.zeros(clips.shape), moments) / moments[0]
+
+
+def curvature_on_edge(threshold: float, clips: Array) -> Array:
+    """V″ at q* = 1 for this τ and each m."""
+    start = np.full(clips.shape, threshold)
+    mass = interval_moments(start, start + clips, clips, 0)[0]
+    return 0.5 * curvature_share(start, start + clips, clips, np.zeros(clips.shape)) / mass

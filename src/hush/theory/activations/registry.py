@@ -15,9 +15,8 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
-from scipy.special import ndtri
-
 from hush.theory._arrays import Array
+from hush.theory._normal import ndtri
 from hush.theory.activations.protocol import Activation
 
 __all__ = [
@@ -79,8 +78,9 @@ class ActivationEntry:
         relative: whether the threshold is relative to the layer's own size. None is yet.
         threshold_at: from a sparsity to τ/√q*; None where `design` has nothing to choose.
         lowest_sparsity: the sparsity at τ = 0.
-        edge_of_clip: from (τ, every m) at q* = 1 to (V′, V″) on the Edge of Chaos, where a closed form exists that is
-            faster or more precise than asking φ at each m.
+        slope_of_clip, curvature_of_clip: from τ and every m at q* = 1 to V′ and to V″ on the Edge of Chaos, where a
+        closed
+            form exists that is faster or more precise than asking φ at each m.
         twin: the name of the same activation with a clip, or without one.
         kernel: how the native engine computes it; None leaves it to torch.
         module: its torch module: a class, or "package.module:Class".
@@ -97,7 +97,8 @@ class ActivationEntry:
     relative: bool = False
     threshold_at: Callable[[float], float] | None = None
     lowest_sparsity: float = 0.5
-    edge_of_clip: Callable[[float, Array], tuple[Array, Array]] | None = None
+    slope_of_clip: Callable[[float, Array], Array] | None = None
+    curvature_of_clip: Callable[[float, Array], Array] | None = None
     twin: str | None = None
     kernel: Kernel | None = None
     module: type | str | None = None

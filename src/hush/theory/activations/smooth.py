@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtr
 
 from hush.theory._arrays import Array, Value, as_array, in_form_of, offender
+from hush.theory._normal import ndtr
 from hush.theory.activations._mehler import expect_product
 from hush.theory.activations._panels import nodes_and_weights
 

@@ -113,7 +113,10 @@ class Chain:
         # positions meets the x that they share.
         further_out = np.where(alive, phi.input_slope_moment(p) / safe_mu, p) - p
         forward_share = both / np.maximum(second, tiny) * (1.0 - b2 / np.maximum(p, b2 + tiny))
-        memory = forward_share * further_out / (width * self.positions * p * safe_mu)
+        with np.errstate(over="ignore"):
+            # The chains tabulate over a p in single precision; where this overflows there is no memory left, and 0 is
+            # right.
+            memory = forward_share * further_out / (width * self.positions * p * safe_mu)
         covariance = both - second * mu_1
         shared = np.clip(covariance / np.sqrt(variance * np.maximum(fourth_g * mu_2 - mu_1**2, tiny) + tiny), -1.0, 1.0)
         return LayerNoise(
