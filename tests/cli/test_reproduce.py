@@ -74,7 +74,7 @@ def test_results_are_written_into_a_directory(tmp_path: Path) -> None:
     assert run("table1", *asked, "--out", str(results))[0] == 0
     assert sorted(file.name for file in results.iterdir()) == ["table1_cnn.csv", "table1_cnn.md"]
     records = list(csv.DictReader((results / "table1_cnn.csv").read_text().splitlines()))
-    assert (records[7]["accuracy_mean"], records[7]["agrees"]) == ("0.45000", "yes")
+    assert (records[7]["accuracy_mean"], records[7]["outcome"]) == ("0.45000", "held")
     assert "| 0.450 (1) | 0.69 |" in (results / "table1_cnn.md").read_text()
     assert run("table1", *asked, "--out", str(results / "t.tex"))[0] == 0
     assert r"\begin{tabular}" in (results / "t.tex").read_text()
@@ -105,7 +105,9 @@ def test_the_curves_of_the_second_failure_mode(tmp_path: Path) -> None:
         write_run(tmp_path, config, 0.4, 0.85)
     out = tmp_path / "second_failure_mode.csv"
     assert run("second-failure-mode", "--root", str(tmp_path), "--show", "--out", str(out))[0] == 0
-    records = list(csv.DictReader(out.read_text().splitlines()))
+    remark, *lines = out.read_text().splitlines()
+    assert remark.startswith("# The runs do not record when and where; their results were last written on ")
+    records = list(csv.DictReader(lines))
     assert list(records[0]) == ["sparsity", "clip", "seed", "step", "loss", "test_accuracy"]
     assert [(r["sparsity"], r["clip"], r["seed"], r["step"], r["loss"]) for r in records[:3]] == [
         ("0.85", "0.81", "0", "0", "2.4"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.reproduce.experiment import EXPERIMENTS, experiment
+from hush.reproduce.experiments import EXPERIMENTS, experiment
 from hush.reproduce.results import ResultTable, read_results
 from hush.reproduce.sweep import Swept, run_sweep
 
@@ -38,7 +38,7 @@ def reproduce_table(
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"unknown table {name!r}; there are {', '.join(EXPERIMENTS)}.")
-    parts = EXPERIMENTS[name][1] if part == "both" else [part]
+    parts = list(EXPERIMENTS[name].parts) if part == "both" else [part]
     made = [experiment(name, preset, part=p, rows=rows, seeds=seeds, given=given) for p in parts]
     swept = Swept()
     if not show:

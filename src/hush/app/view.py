@@ -30,7 +30,7 @@ from hush.theory import (
 )
 from hush.theory.finite_width import run_chains, summarise
 
-__all__ = ["Curve", "Outlook", "SafeClip", "look"]
+__all__ = ["Curve", "SafeClip", "View", "compute_view"]
 
 Array = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class SafeClip:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class View:
     """One design, on the Edge of Chaos or off it, and what to expect of it.
 
     Attributes:
@@ -99,7 +99,7 @@ class Outlook:
 
 
 @lru_cache(maxsize=256)
-def look(settings: Settings) -> Outlook:
+def compute_view(settings: Settings) -> View:
     """Compute what the page shows.
 
     Raises:
@@ -121,7 +121,7 @@ def look(settings: Settings) -> Outlook:
     alive = reached is not None and reached > 0.0
     slopes = _clip_curves(settings.activation, made.threshold / math.sqrt(made.q_star)) if settings.is_clipped else None
     unit = math.sqrt(made.q_star)
-    return Outlook(
+    return View(
         settings=settings,
         design=made,
         sigma_w=sigma_w,
