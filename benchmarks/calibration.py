@@ -24,8 +24,8 @@ def main() -> None:
         )
     right, clear = count_right(judged)
     print(
-        f"\n{right} of {clear} rows with a clear outcome called right ({right / clear:.1%}). In-sample: the two bounds of "
-        f"the rule were chosen on these very rows."
+        f"\n{right} of {clear} rows with a clear outcome called right ({right / clear:.1%}). "
+        f"In-sample: the two bounds of the rule were chosen on these very rows."
     )
 
 

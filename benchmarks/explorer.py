@@ -4,7 +4,7 @@
     python benchmarks/explorer.py --browser    from a key press to the last change on the page, in Chromium
 
 Each control is moved to values it has not had before, so nothing comes from a cache but what belongs to the other
-controls. Server time is that of one run of the page's script, pictures included; `compute_view` alone is printed beside it. In
+controls. Server time is that of one run of the page's script, pictures included; beside it that of `compute_view`. In
 the browser every control is moved: sliders and choices by presses of an arrow key, a step each, both lists to each of
 their entries. Chromium draws without a GPU, on the same cores as the server (make test-browser installs what it needs).
 """

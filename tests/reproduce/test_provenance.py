@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hush.report.run_origin import NOT_RECORDED, origin_of_run
 from hush.reproduce.comparison_table import compare_results
 from hush.reproduce.experiments import experiment
 from hush.reproduce.printed_table import render
-from hush.reproduce.provenance import NOT_RECORDED, origin_of_run
 from hush.reproduce.results import read_results
 from hush.train import TrainConfig
 from tests.reproduce.runs import write_run

@@ -9,19 +9,19 @@ One run of a fully connected network has
 and a row of ours agrees with one that the paper reports
 
     trained              when every run trained; it disagrees when one failed; else there is no verdict
-    failed               when fewer than half of the runs left chance or trained (a mean below 0.5 is at most two trained
-                         runs of five); else it disagrees
+    failed               when fewer than half of the runs left chance or trained (a mean below 0.5 is at most two
+                         trained runs of five); else it disagrees
     mixed                when some runs trained or left chance and some failed; with all or none there is no verdict:
                          both happened in the paper, and few runs cannot contradict it
-    second failure mode  when every run was past 0.5 at some time and went on to the end of its recipe: the paper says of
-                         these rows that "performance does improve during training for all of the five runs", and that
-                         it is lost again later. A recipe that stops as soon as chance is left cannot show that
+    second failure mode  when every run was past 0.5 at some time and went on to the end of its recipe: the paper says
+                         of these rows that "performance does improve during training for all of the five runs", and
+                         that it is lost again later. A recipe that stops as soon as chance is left cannot show that
 
 A CNN row of the paper is a single run with an accuracy of 0.63 to 0.71, or at most 0.31: both bounds are 0.5 there.
 
-A run that a preset cuts short has *come apart* when it is not a number, or when its loss is not a percent below that of
-guessing *and* its sparsity is off by more than 0.03; else it *holds*. Some rows take more than an epoch to get below the
-loss of guessing, but those that fail lose their sparsity at once. Such a row is consistent with the paper's when it
+A run that a preset cuts short has *come apart* when it is not a number, or when its loss is not a percent below that
+of guessing *and* its sparsity is off by more than 0.03; else it *holds*. Some rows take more than an epoch to get below
+the loss of guessing, but those that fail lose their sparsity at once. Such a row is consistent with the paper's when it
 holds where the paper trains and comes apart where the paper fails. That is no statement on accuracies, and is never
 marked as one.
 

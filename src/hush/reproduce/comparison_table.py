@@ -30,7 +30,8 @@ def compare_results(table: ResultTable, command: str) -> PrintedTable:
     notes = [
         *table.sentences(),
         *table.origin.sentences(command),
-        "Ours are mean ± standard deviation of the sample (number of runs), on the test set; gap: ours less the paper's.",
+        "Ours are mean ± standard deviation of the sample (number of runs), on the test set.",
+        "Gap: our accuracy less the paper's.",
     ]
     return PrintedTable(
         f"{_TITLES[table.name, table.part]}, preset {table.recipe.name}",

@@ -153,9 +153,9 @@ QUICK: dict[str, dict[str, Any]] = {
     "second": {"data": "mnist", "depth": 30, "width": 300, "lr": 1.5e-2, "warmup": 0, "batch": 64, "epochs": 6},
 }
 
-# AdamW has soon left chance (is past one half) where V is steep and the layers are sparse; elsewhere SGD is, at a rate which the slope
-# bounds: five times the paper's at V′ = 0.5. Where either ends short of it, SGD at a lower rate for longer does not;
-# where the layers are sparsest and the clip is lowest, AdamW that begins its cosine anew.
+# Where V is steep and the layers are sparse, AdamW leaves chance (passes one half) soon. Elsewhere SGD does, at a rate
+# that the slope bounds: five times the paper's at V′ = 0.5. Where either ends short of one half, SGD at a lower rate
+# gets there in more epochs, and where the layers are sparsest and the clip is lowest, AdamW that begins its cosine anew.
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (

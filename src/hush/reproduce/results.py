@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hush.report.run_origin import RunOrigin, origin_of_run
 from hush.reproduce.agreement import (
     ACCURACY_TOLERANCE,
     SPARSITY_TOLERANCE,
@@ -18,7 +19,7 @@ from hush.reproduce.agreement import (
 )
 from hush.reproduce.experiments import Experiment, TableRow
 from hush.reproduce.presets import Preset, left_open
-from hush.reproduce.provenance import Provenance, RunOrigin, origin_of_run, protocol, provenance_of_runs
+from hush.reproduce.provenance import Provenance, protocol, provenance_of_runs
 from hush.train.result import Result, Run, load_run
 
 __all__ = ["MeanOfRuns", "ResultRow", "ResultTable", "read_results"]
