@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from .check import check
-from .network import depth_for, network, sparsity_of
-from .peers import INFERENCE, TRAINING, inference_peers, training_peers
-from .row import Row, Setting
-from .timing import compare
+from .arguments import check_arguments
+from .measurement import Measurement, Setting
+from .peers import (
+    INFERENCE,
+    TRAINING,
+    Peer,
+    gradient_reference,
+    inference_peers,
+    output_reference,
+    training_peers,
+)
+from .random_networks import depth_for, random_network, sparsity_of
+from .timing import Timed, compare
+from .verification import verify
 
 __all__ = ["inference", "layer", "training"]
 
 _INPUTS = 64  # different batches that a peer is given in turn
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The setting, the network, its inputs, and the number of active weights that one pass meets."""
+
+    setting: Setting
+    model: nn.Sequential
+    inputs: list[Tensor]
+    active_weights: float
+
+    def compare(
+        self, peers: Mapping[str, Peer], reference: Tensor, repeats: int, flops_per_weight: int
+    ) -> list[Measurement]:
+        """Time the peers, once their results have been compared with the reference."""
+        errors = verify({name: (peer.precision, peer.result) for name, peer in peers.items()}, reference)
+        works = {name: Timed(peer.precision, peer.work) for name, peer in peers.items()}
+        return compare(self.setting, works, repeats, flops_per_weight * self.active_weights, errors)
 
 
 def inference(
@@ -29,15 +57,18 @@ def inference(
     adaptive: bool = True,
     model: nn.Sequential | None = None,
     samples: Tensor | None = None,
-) -> tuple[list[Row], list[str]]:
-    """Forward without gradients; the rows, and the names of the peers that are not installed.
+) -> tuple[list[Measurement], list[str]]:
+    """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
-    With `model` (Linear and bench.CReLU modules) and `samples`, masks are those of a trained network.
+    With `model` (as `train_network` makes it) and `samples`, masks are those of a trained network.
+
+    Raises:
+        ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
-    check("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
-    setting, model, inputs, flops = _prepare("inference", width, depth, batch, sparsity, threads, model, samples)
-    works, absent = inference_peers(model, inputs, threads, set(peers), adaptive)
-    return compare(setting, works, repeats, 2 * flops), absent
+    check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
+    made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples)
+    found, absent = inference_peers(made.model, made.inputs, threads, set(peers), adaptive)
+    return made.compare(found, output_reference(made.model, made.inputs[0]), repeats, 2), absent
 
 
 def training(
@@ -52,11 +83,12 @@ def training(
     model: nn.Sequential | None = None,
     samples: Tensor | None = None,
     work: str = "training",
-) -> tuple[list[Row], list[str]]:
-    """A full SGD step: zero_grad, forward, backward, update."""
-    check(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
-    setting, model, inputs, flops = _prepare(work, width, depth, batch, sparsity, threads, model, samples)
-    return compare(setting, training_peers(model, inputs, set(peers), adaptive), repeats, 6 * flops), []
+) -> tuple[list[Measurement], list[str]]:
+    """A full SGD step: zero_grad, forward, backward, update; as `inference`."""
+    check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
+    made = _prepare(work, width, depth, batch, sparsity, threads, model, samples)
+    found = training_peers(made.model, made.inputs, set(peers), adaptive)
+    return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats, 6), []
 
 
 def layer(
@@ -67,7 +99,7 @@ def layer(
     repeats: int = 30,
     peers: Sequence[str] = TRAINING,
     adaptive: bool = True,
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[Measurement], list[str]]:
     """One activation → Linear pair: forward, backward and update."""
     return training(width, 1, batch, sparsity, threads, repeats, peers, adaptive, work="layer")
 
@@ -81,14 +113,13 @@ def _prepare(
     threads: int,
     model: nn.Sequential | None,
     samples: Tensor | None,
-) -> tuple[Setting, nn.Sequential, list[Tensor], float]:
-    """The setting, the network, its inputs, and the number of active weights that one pass meets."""
+) -> _Prepared:
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))
     if model is None or samples is None:
         depth = depth_for(width) if depth is None else depth
-        model = network(width, depth, sparsity)
+        model = random_network(width, depth, sparsity)
         inputs = [torch.randn(batch, width, generator=generator) for _ in range(count)]
     else:
         linears = [m for m in model if isinstance(m, nn.Linear)]
@@ -97,7 +128,7 @@ def _prepare(
         inputs = [samples[rows].contiguous() for rows in order]
         sparsity = round(sparsity_of(model, samples[:256]), 3)
     setting = Setting(work, width, depth, batch, sparsity, threads)
-    return setting, model, inputs, _active_weights(model, inputs[0])
+    return _Prepared(setting, model, inputs, _active_weights(model, inputs[0]))
 
 
 @torch.no_grad()

@@ -155,7 +155,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 # Where V is steep and the layers are sparse, AdamW leaves chance (passes one half) soon. Elsewhere SGD does, at a rate
 # that the slope bounds: five times the paper's at V′ = 0.5. Where either ends short of one half, SGD at a lower rate
-# gets there in more epochs, and where the layers are sparsest and the clip is lowest, AdamW that begins its cosine anew.
+# does in more epochs, and where the layers are sparsest and the clip is lowest, AdamW that begins its cosine anew.
 _SGD = {"optimiser": "sgd", "warmup": 400, "batch": 32, "epochs": 10}
 _OWN = {
     ("quick", "deep"): (

@@ -1,0 +1,42 @@
+"""Before a peer is timed its result is compared with the reference: whoever computes something else is not timed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+__all__ = ["TOLERANCE", "relative_error", "verify"]
+
+# A hundred layers in float32 differ from float64 by a few 1e-6, and by more where an input lies so close to a kink that
+# rounding decides on which side it falls. bfloat16 has eight bits, of which a hundred layers leave two or three.
+TOLERANCE = {"f32": 1e-3, "bf16": 0.2}
+
+
+def relative_error(result: Tensor, reference: Tensor) -> float:
+    """|result − reference| / |reference|; infinite where the result has another shape or is not finite."""
+    if result.shape != reference.shape:
+        return math.inf
+    error = float((result.double() - reference).norm() / reference.norm())
+    return error if math.isfinite(error) else math.inf
+
+
+def verify(results: Mapping[str, tuple[str, Callable[[], Tensor]]], reference: Tensor) -> dict[str, float]:
+    """The error of each peer, by name; `results` are (precision, what computes its result).
+
+    Raises:
+        ValueError: if one is further from the reference than its precision explains.
+    """
+    errors = {}
+    for name, (precision, compute) in results.items():
+        with torch.no_grad():
+            error = relative_error(compute().detach(), reference)
+        if not error <= TOLERANCE[precision]:
+            raise ValueError(
+                f"{name} does not compute what plain torch does: its relative error is {error:.2g}, and {precision} "
+                f"explains {TOLERANCE[precision]:g} at most. It is not timed; leave it out with --peer."
+            )
+        errors[name] = error
+    return errors
