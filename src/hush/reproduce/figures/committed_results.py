@@ -1,8 +1,8 @@
-"""Where measured figures that ship with the sources lie."""
+"""Measurements that ship with the sources: where they lie, and the remarks that begin their files."""
 
 from pathlib import Path
 
-__all__ = ["committed"]
+__all__ = ["committed", "remarks_of"]
 
 _CHECKOUT = Path(__file__).parents[4]
 
@@ -14,3 +14,14 @@ def committed(pattern: str) -> list[Path]:
         if found:
             return found
     return []
+
+
+def remarks_of(path: Path) -> list[str]:
+    """The lines behind a # that begin a CSV file: when and where it was measured."""
+    remarks = []
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.startswith("#"):
+                break
+            remarks.append(line.lstrip("# ").strip())
+    return remarks

@@ -1,6 +1,5 @@
 """Odds of failure over clip and depth, with the frontier of the safe clip for several widths."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from hush.theory import IMAGE_NORMS, activation, edge_of_chaos, threshold_from_s
 from hush.theory.design import SAFE_ODDS
 from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, run_chains
 
-__all__ = ["ByDepth", "odds", "odds_by_depth"]
+__all__ = ["ByDepth", "draw_odds", "odds_by_depth"]
 
 Array = NDArray[np.float64]
 
@@ -28,7 +27,6 @@ class ByDepth(NamedTuple):
     fail: Array
 
 
-@lru_cache(maxsize=256)
 def odds_by_depth(name: str, sparsity: float, clip: float, width: int, deepest: int) -> ByDepth:
     """The odds at depths 2 … deepest, all from one set of chains on the Edge of Chaos.
 
@@ -50,7 +48,7 @@ def odds_by_depth(name: str, sparsity: float, clip: float, width: int, deepest: 
 
 
 @styled
-def odds() -> Figure:
+def draw_odds() -> Figure:
     """A heat map of the odds at width 300 and 85 % sparsity, CReLU and CST, and where 1 % explode at three widths."""
     depths = np.arange(2, _DEEPEST + 1)
     figure, axes = panels(1, 2, 3.5, sharex=True, sharey=True)
