@@ -116,8 +116,8 @@ def mark(axes: Axes, x: float, y: float, colour: str, *, stable: bool = True) ->
 
 
 def stamp(figure: Figure, text: str) -> None:
-    """When and where what the figure shows was measured: small, at its lower edge."""
-    figure.supxlabel(text, x=0.99, ha="right", fontsize=6, color="#5a5a5a")
+    """When and where what the figure shows was measured: small, at its upper edge, for legends stand below."""
+    figure.suptitle(text, x=0.99, ha="right", fontsize=6, color="#5a5a5a")
 
 
 def name_of(activation: str) -> str:

@@ -179,4 +179,4 @@ def test_a_figure_of_runs_carries_their_day_and_machine(tmp_path: Path) -> None:
     said = "Trained on 2021-03-04; Some Xeon, 2 cores, avx512."
     for remarks, words in (([f"# {said}"], said), ([], "losses.csv does not say when and where")):
         path.write_text("\n".join([*remarks, header, *rows]) + "\n")
-        assert loss_curves.draw_from_source(path).get_supxlabel().startswith(words)
+        assert loss_curves.draw_from_source(path).get_suptitle().startswith(words)

@@ -42,10 +42,14 @@ def draw_from_source(source: str | Path | None = None, measured: bool = False) -
 
 def _draw_file(path: Path) -> Figure:
     figure = draw_speedup(read_rows(path))
-    # Remarks begin with the command and the day; the measured limits behind them differ from stretch to stretch.
-    said = sorted({", ".join(remark.split(", ")[:5]) for remark in remarks_of(path)})
+    said = sorted({_without_limits(remark) for remark in remarks_of(path)})
     stamp(figure, "; ".join(said) or f"{path.name} does not say when and where it was measured.")
     return figure
+
+
+def _without_limits(remark: str) -> str:
+    """Command, day, versions and machine; its measured limits differ from one stretch of the sweep to the next."""
+    return ", ".join(part for part in remark.split(", ") if not part.endswith(("GFLOP/s", "GB/s")))
 
 
 def read_rows(path: Path) -> list[Row]:
