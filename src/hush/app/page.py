@@ -91,7 +91,7 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         above.markdown(_numbers(view) + _pictures(view), unsafe_allow_html=True)
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False)  # type: ignore[untyped-decorator,unused-ignore]
 def _settle() -> None:
     """Once: after each redraw Streamlit collects garbage, and until it has looked at every object the pictures wait.
 
@@ -161,8 +161,9 @@ def _controls() -> Settings:
     with st.expander("Scale and cobweb"):
         _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
         _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
-    state.kept = Settings(**{name: state[name] for name in _FIELDS})
-    return state.kept
+    settings = Settings(**{name: state[name] for name in _FIELDS})
+    state.kept = settings
+    return settings
 
 
 def _slider(name: str, label: str, form: str, explanation: str | None = None) -> None:

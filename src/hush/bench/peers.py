@@ -211,7 +211,7 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
     def step(net: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -> Work:
         def work(turn: int) -> None:
             optimizer.zero_grad()
-            (net(inputs[turn % len(inputs)]) * target).sum().backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward((net(inputs[turn % len(inputs)]) * target).sum())
             optimizer.step()
 
         return work

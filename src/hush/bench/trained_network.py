@@ -26,9 +26,9 @@ def train_network(
     sparse.accelerate(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for _ in range(epochs):
-        for rows in torch.randperm(len(labels)).split(64):
+        for rows in torch.split(torch.randperm(len(labels)), 64):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(images[rows]), labels[rows]).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(model(images[rows]), labels[rows]))
             optimizer.step()
     with torch.no_grad():
         right = float((model(images[-1000:]).argmax(1) == labels[-1000:]).float().mean())

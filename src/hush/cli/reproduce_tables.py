@@ -116,7 +116,9 @@ def _command(name: str) -> Callable[..., None]:
         from hush.reproduce.experiments import parse_fields
         from hush.reproduce.sweep import Cluster
 
-        choose_format(form, out)  # before hours of training
+        # Before hours of training.
+        choose_format(form, out)
+        _make_folder(out)
         asked: dict[str, Any] = {"seeds": seeds, "given": parse_fields(given or []), "root": root, "show": show}
         asked |= {"executor": executor, "cluster": Cluster(address, cpus, gpus, collect)}
         asked |= {"workers": workers, "data_dir": data_dir}
@@ -168,6 +170,7 @@ def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False)
     from hush.reproduce.design_table import compare_designs
 
     choose_format(form, out)
+    _make_folder(out)
     printed = compare_designs(command_line())
     if as_json:
         typer.echo(json.dumps(list(printed.records), indent=2, ensure_ascii=False))
@@ -205,12 +208,28 @@ def emit(tables: Sequence["PrintedTable"], form: str | None, out: Path | None, n
         typer.echo(render(tables, choose_format(form, out), colour=terminal, width=None if terminal else 200))
         return
     files = {out: choose_format(form, out)}
-    if out.is_dir() or not out.suffix:
+    if _is_folder(out):
         files = {out / f"{name}.md": "markdown", out / f"{name}.csv": "csv"}
+    _make_folder(out)
     try:
         for file, kind in files.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(file, render(tables, kind, width=200))
             typer.echo(str(file), err=True)
     except OSError as error:
-        raise ValueError(f"cannot write {out}: {error}.") from error
+        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error
+
+
+def _is_folder(out: Path) -> bool:
+    """A name without an ending is that of a folder."""
+    return out.is_dir() or not out.suffix
+
+
+def _make_folder(out: Path | None) -> None:
+    """The folder that what is written to `out` goes into."""
+    if out is None:
+        return
+    folder = out if _is_folder(out) else out.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error

@@ -224,6 +224,10 @@ def _differences(mine: Mapping[str, Any], kind: str, seeds: int, own: tuple[RowR
     return tuple(said)
 
 
+# More runs of a row than anybody trains; beyond it is a slip of the keyboard, and memory for nothing.
+_MOST_SEEDS = 10_000
+
+
 def _seeds(name: str, kind: str) -> int:
     return _SEEDS[name].get(kind, 5)
 
@@ -236,8 +240,8 @@ def preset(name: str, kind: str, seeds: int | None = None) -> Preset:
     """
     if name not in PRESETS:
         raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}.")
+    if seeds is not None and not 1 <= seeds <= _MOST_SEEDS:
+        raise ValueError(f"seeds must lie between 1 and {_MOST_SEEDS}, got {seeds}.")
     count = _seeds(name, kind) if seeds is None else seeds
     return Preset(
         name=name,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hush.reproduce.presets import Preset, preset
 from hush.reproduce.printed_table import Cell, Mood, PrintedTable
 from hush.reproduce.provenance import protocol, provenance_of_runs
-from hush.reproduce.sweep import Swept, run_sweep
+from hush.reproduce.sweep import Swept, check_root, run_sweep
 from hush.train.config import TrainConfig
 from hush.train.result import Run, load_run
 
@@ -101,6 +101,7 @@ def second_failure_mode(
     """Train what is missing and read the loss curves; arguments as for `reproduce_table`."""
     recipe = preset(preset_name, "second", seeds).with_fields(given or {})
     configs = second_failure_configs(recipe)
+    check_root(root, must_exist=show)
     swept = Swept() if show else run_sweep(configs, root, **sweep)
     return read_histories(configs, root), recipe, swept
 

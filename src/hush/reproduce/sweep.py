@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hush.train.config import TrainConfig
 
-__all__ = ["EXECUTORS", "Cluster", "Swept", "is_done", "pending", "run_sweep"]
+__all__ = ["EXECUTORS", "Cluster", "Swept", "check_root", "is_done", "pending", "run_sweep"]
 
 EXECUTORS = ("local", "ray")
 
@@ -58,6 +58,15 @@ class Watcher(Protocol):
     def tick(self) -> None: ...
 
 
+def check_root(root: str | Path, *, must_exist: bool = False) -> None:
+    """Raise a ValueError where no run directory can be read from `root`, or written to it, before hours are spent."""
+    root = Path(root)
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"{root} is no folder; give the one that holds the run directories, or a new one.")
+    if must_exist and not root.exists():
+        raise ValueError(f"there is no folder {root} to read runs from; train them first, or give another --root.")
+
+
 def is_done(config: TrainConfig, root: str | Path) -> bool:
     return (Path(root) / config.name / "result.json").is_file()
 
@@ -101,6 +110,7 @@ def run_sweep(
         raise ValueError(f"unknown executor {executor!r}; there are {', '.join(EXECUTORS)}.")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}.")
+    check_root(root)
     todo = pending(configs, root)
     names = {config.name for config in todo}
     swept = Swept(skipped=sorted({c.name for c in configs} - names))

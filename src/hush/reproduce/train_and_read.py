@@ -6,7 +6,7 @@ from typing import Any
 
 from hush.reproduce.experiments import EXPERIMENTS, experiment
 from hush.reproduce.results import ResultTable, read_results
-from hush.reproduce.sweep import Swept, run_sweep
+from hush.reproduce.sweep import Swept, check_root, run_sweep
 
 __all__ = ["reproduce_table"]
 
@@ -41,6 +41,7 @@ def reproduce_table(
     parts = list(EXPERIMENTS[name].parts) if part == "both" else [part]
     made = [experiment(name, preset, part=p, rows=rows, seeds=seeds, given=given) for p in parts]
     swept = Swept()
+    check_root(root, must_exist=show)
     if not show:
         swept = run_sweep([config for e in made for config in e.configs], root, **sweep)
     return [read_results(e, root) for e in made], swept
