@@ -1,21 +1,22 @@
 """When a row of ours agrees with the paper's: whoever trains there trains here, whoever fails there fails here.
 
-One run of a fully connected network has
+A run of a fully connected network has failed when less than half of its test images are right. Our runs of a row
 
-    trained      a test accuracy of 0.85 or more, the mean from which a row of the paper counts as trained
-    failed       less than 0.5
-    left chance  between the two: it learns, and has not come as far as the paper's
+    trained      when none failed and their mean accuracy is 0.85 or more: the mean from which the paper's row counts as
+                 trained, too
+    left chance  when none failed and their mean is lower: they learn, and have not come as far as the paper's
+    failed       when more than half of them did: a mean below 0.5, as in the paper's, is at most two trained runs of five
+    mixed        when some did, but not more than half
 
-and a row of ours agrees with one that the paper reports
+and the row agrees with one that the paper reports
 
-    trained              when every run trained; it disagrees when one failed; else there is no verdict
-    failed               when fewer than half of the runs left chance or trained (a mean below 0.5 is at most two
-                         trained runs of five); else it disagrees
-    mixed                when some runs trained or left chance and some failed; with all or none there is no verdict:
-                         both happened in the paper, and few runs cannot contradict it
-    second failure mode  when every run was past 0.5 at some time and went on to the end of its recipe: the paper says
-                         of these rows that "performance does improve during training for all of the five runs", and
-                         that it is lost again later. A recipe that stops as soon as chance is left cannot show that
+    trained              when ours trained; it disagrees when a run failed; where ours left chance there is no verdict
+    failed               when ours failed; else it disagrees
+    mixed                when ours are mixed; else there is no verdict: both happened in the paper, and few runs cannot
+                         contradict it
+    second failure mode  never: such a row neither trains nor fails. It disagrees when a run was never past one half:
+                         the paper says of these rows that "performance does improve during training for all of the five
+                         runs", and that it is lost again later
 
 A CNN row of the paper is a single run with an accuracy of 0.63 to 0.71, or at most 0.31: both bounds are 0.5 there.
 
@@ -60,7 +61,7 @@ _CLASSES = 10  # of every data set of the paper
 
 
 class _Bounds(NamedTuple):
-    """Test accuracies: below the first a run failed, from the second on it trained, between them it left chance."""
+    """Test accuracies: below the first a run failed; from the second on the mean of runs without failures trained."""
 
     failed_below: float
     trained_from: float
@@ -154,28 +155,22 @@ def _holds(run: RunEnd, row: PaperRow) -> bool:
 
 def _judge_whole(row: PaperRow, part: str, paper: Outcome, runs: list[RunEnd], recipe: Preset) -> Verdict:
     bounds = _BOUNDS[part]
-    trained = sum(run.accuracy >= bounds.trained_from for run in runs)
+    mean = statistics.fmean(run.accuracy for run in runs)
     failed = sum(run.accuracy < bounds.failed_below for run in runs)
-    left = len(runs) - trained - failed
-    counts = [(trained, "trained"), (left, "left chance"), (failed, "failed")]
-    outcome = next((word for count, word in counts if count == len(runs)), "mixed" if failed else "left chance")
-    told = ", ".join(f"{count} {word}" for count, word in counts if count)
-    reason = f"of {len(runs)} {'run' if len(runs) == 1 else 'runs'} {told}, the paper: {paper.value}"
+    outcome = "trained" if mean >= bounds.trained_from else "left chance"
+    if failed:
+        outcome = "failed" if 2 * failed > len(runs) else "mixed"
+    reason = f"mean accuracy {mean:.3f}, {failed} of {len(runs)} failed, the paper: {paper.value}"
     if paper is Outcome.MIXED:
         return Verdict(True if outcome == "mixed" else None, outcome, reason)
     if paper is Outcome.FAILED:
-        return Verdict(2 * (trained + left) < len(runs), outcome, reason)
+        return Verdict(outcome == "failed", outcome, reason)
     if paper is Outcome.SECOND_FAILURE_MODE:
         rose = sum(max(run.best, run.accuracy) >= bounds.failed_below for run in runs)
         reason += f"; {rose} past {bounds.failed_below:g} at some time"
-        if rose < len(runs):
-            return Verdict(False, outcome, reason)
-        stops = recipe.fields_of(row.name).get("enough") is not None
-        return Verdict(None if stops else True, outcome, reason)
-    if failed:
-        return Verdict(False, outcome, reason)
-    if left:
-        return Verdict(None, outcome, reason)
+        return Verdict(None if rose == len(runs) else False, outcome, reason)
+    if outcome != "trained":
+        return Verdict(False if failed else None, outcome, reason)
     return _held_to_printed_values(row, part, runs, outcome, reason) if recipe.exact else Verdict(True, outcome, reason)
 
 

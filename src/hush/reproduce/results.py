@@ -13,11 +13,13 @@ from hush.reproduce.agreement import (
     PrintedValue,
     RunEnd,
     Verdict,
+    expected_outcome,
     judge_row,
     near,
     printed_values,
 )
 from hush.reproduce.experiments import Experiment, TableRow
+from hush.reproduce.paper import Outcome
 from hush.reproduce.presets import Preset, left_open
 from hush.reproduce.provenance import Provenance, protocol, provenance_of_runs
 from hush.train.result import Result, Run, load_run
@@ -47,7 +49,8 @@ class MeanOfRuns:
 
     def gap(self) -> str:
         """Ours less the paper's, with its sign."""
-        return f"{self.mean - self.paper_mean:+.2f}".replace("-", "−") if self.count else "–"
+        # Adding 0 makes a rounded −0 a 0.
+        return f"{round(self.mean - self.paper_mean, 2) + 0.0:+.2f}".replace("-", "−") if self.count else "–"
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,31 @@ class ResultTable:
             ]
         else:
             said = [f"{right} of {judged} rows with a verdict train or fail as the paper's do (✓)."]
-        open_rows = [row for row in ran if row.verdict.agrees is None]
-        if open_rows:
-            numbers = ", ".join(str(row.row.number) for row in open_rows)
-            which = "Row" if len(open_rows) == 1 else "Rows"
-            left = all(row.verdict.outcome == "left chance" for row in open_rows)
-            why = "left chance and did not come as far as the paper's" if left else "neither agree nor disagree"
-            said.append(f"{which} {numbers}: no verdict, {why}.")
+        for words, rows in self._without_verdict(ran).items():
+            numbers = ", ".join(str(row.row.number) for row in rows)
+            said.append(f"{'Row' if len(rows) == 1 else 'Rows'} {numbers}: no verdict; {words}.")
         said += [
             f"Row {row.row.number} ({row.row.name}) disagrees: {row.verdict.reason}."
             for row in ran
             if row.verdict.agrees is False
         ]
         return said
+
+    def _without_verdict(self, ran: list[ResultRow]) -> dict[str, list[ResultRow]]:
+        """The rows on which nothing can be said, by the reason why."""
+        found: dict[str, list[ResultRow]] = {}
+        for row in ran:
+            if row.verdict.agrees is not None:
+                continue
+            paper = expected_outcome(row.row.paper, self.part)
+            if paper is Outcome.MIXED:
+                words = "in the paper some runs train and some fail, which few runs cannot contradict"
+            elif paper is Outcome.SECOND_FAILURE_MODE:
+                words = "the paper's second failure mode neither trains nor fails"
+            else:
+                words = "ours left chance and did not come as far as the paper's"
+            found.setdefault(words, []).append(row)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         right, judged = self.agreeing
