@@ -5,7 +5,7 @@ A run of a fully connected network has failed when less than half of its test im
     trained      when none failed and their mean accuracy is 0.85 or more: the mean from which the paper's row counts as
                  trained, too
     left chance  when none failed and their mean is lower: they learn, and have not come as far as the paper's
-    failed       when more than half of them did: a mean below 0.5, as in the paper's, is at most two trained runs of five
+    failed       when more than half of them did: a mean below 0.5 in the paper is at most two trained runs of five
     mixed        when some did, but not more than half
 
 and the row agrees with one that the paper reports
