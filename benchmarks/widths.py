@@ -54,7 +54,7 @@ def measure(cell: Cell, repeats: int) -> list[dict[str, str]]:
         width=width, batch=batch, sparsity=s, threads=THREADS, repeats=repeats, peers=PEERS[work]
     )
     if absent:
-        raise SystemExit(f"not installed: {', '.join(absent)}; pip install -e '.[bench]' in the checkout")
+        raise SystemExit(f"not installed: {', '.join(absent)}; pip install 'hush[bench]'")
     limit = crossover.limit(width, batch, work == "training")
     sgemm = min(before, bench.machine(THREADS).sgemm_gflops)
     more = {"repeats": repeats, "crossover": round(limit, 3), "sgemm_gflops": round(sgemm)}

@@ -35,6 +35,17 @@ def test_a_run_that_says_when_and_where(tmp_path: Path) -> None:
     assert origin.machine == "Some Xeon, 2 cores, avx512"
 
 
+def test_the_day_and_machine_may_also_stand_by_themselves(tmp_path: Path) -> None:
+    directory = write_run(tmp_path, TrainConfig(v_prime=0.7), 0.9, 0.85)
+    file = directory / "result.json"
+    machine = {**XEON, "threads": 2, "system": "Linux x86_64"}
+    file.write_text(
+        json.dumps(json.loads(file.read_text()) | {"ended": "2021-03-04T10:00:00+00:00", "machine": machine})
+    )
+    origin = origin_of_run(directory)
+    assert (origin.day, origin.machine, origin.recorded) == ("2021-03-04", "Some Xeon, 2 cores, avx512", True)
+
+
 def test_an_older_run_has_the_day_of_its_file_and_no_machine(tmp_path: Path) -> None:
     directory = write_run(tmp_path, TrainConfig(v_prime=0.7), 0.9, 0.85)
     when = datetime.datetime(2020, 5, 6, 12, tzinfo=datetime.UTC).timestamp()

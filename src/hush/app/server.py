@@ -19,7 +19,7 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
     """
     missing = [name for name in ("streamlit", "threadpoolctl") if find_spec(name) is None]
     if missing:
-        raise ValueError(f"the explorer needs {' and '.join(missing)}: pip install -e '.[app]' in the checkout.")
+        raise ValueError(f"the explorer needs {' and '.join(missing)}: pip install 'hush[app]'.")
     check_port(host, port)
     options = {
         "logger.hideWelcomeMessage": True,

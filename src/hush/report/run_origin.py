@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["NOT_RECORDED", "RunOrigin", "describe_origins", "origin_of_run"]
 
@@ -56,6 +57,14 @@ def _counted(values: Sequence[str]) -> str:
     return " and ".join(f"{value} ({count} {'run' if count == 1 else 'runs'})" for value, count in counts)
 
 
+def _recorded(values: dict[str, Any]) -> dict[str, Any] | None:
+    """When the run finished and on what processor, as its result says it; None where it does not."""
+    if values.get("ended") is not None and values.get("machine") is not None:
+        return {"finished": values["ended"], **values["machine"]}
+    found: dict[str, Any] | None = values.get("provenance")
+    return found
+
+
 def origin_of_run(directory: Path) -> RunOrigin:
     """When and where the finished run in `directory` was trained.
 
@@ -64,7 +73,8 @@ def origin_of_run(directory: Path) -> RunOrigin:
     """
     file = directory / "result.json"
     try:
-        found = json.loads(file.read_text(encoding="utf-8")).get("provenance")
+        values = json.loads(file.read_text(encoding="utf-8"))
+        found = _recorded(values)
         if found is not None:
             day = datetime.datetime.fromisoformat(found["finished"]).astimezone(datetime.UTC).date().isoformat()
             machine = f"{found['processor']}, {found['cores']} cores, {found['isa']}"

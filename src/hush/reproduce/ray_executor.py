@@ -64,7 +64,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("sweeps on a cluster need Ray: pip install -e '.[ray]' in the checkout.") from error
+        raise ValueError("sweeps on a cluster need Ray: pip install 'hush[ray]'.") from error
     return ray
 
 
