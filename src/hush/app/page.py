@@ -66,7 +66,7 @@ def main() -> None:
     if settings != state.shown:
         state.shown, state.complaints, state.moved = settings, [], True
     _show(settings, top, notice, right)
-    # Last, for the pictures wait for nothing then. Until a control has been moved the address stays as it was given.
+    # The address is written last, so that the pictures do not wait for it, and only once a control has been moved.
     if state.pop("moved", False):
         _write_address(settings)
 

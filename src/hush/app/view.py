@@ -98,6 +98,8 @@ class View:
         return self.design.q_star if self.phase is None else self.phase.q_star
 
 
+# The page asks for the same state again whenever Streamlit runs its script without a control having moved, and the
+# presets are computed ahead: one server keeps what it has computed for all of its readers.
 @lru_cache(maxsize=256)
 def compute_view(settings: Settings) -> View:
     """Compute what the page shows.
@@ -152,6 +154,7 @@ def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: 
     return unit if unit.value is None else SafeClip(math.sqrt(q_star) * unit.value)
 
 
+# A search takes most of a redraw, and moving the clip, σ or q* does not change its result.
 @lru_cache(maxsize=512)
 def _unit_safe_clip(activation: str, sparsity: float, width: int, depth: int) -> SafeClip:
     try:
@@ -231,6 +234,7 @@ def _silhouette(phi: PiecewiseLinear, made: Design) -> Curve:
     return Curve(x, phi(x))
 
 
+# Moving the width, the depth or the clip does not change these curves.
 @lru_cache(maxsize=64)
 def _clip_curves(activation: str, threshold: float) -> tuple[Array, Array, Array]:
     """(m, V′, V″) on the Edge of Chaos at q* = 1."""

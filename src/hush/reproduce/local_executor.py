@@ -63,7 +63,7 @@ def run_local(
         while queue or jobs:
             while queue and len(jobs) < workers:
                 config = queue.popleft()
-                # Loading the libraries takes seconds: who has them goes on.
+                # Loading the libraries takes seconds, so a worker that has them is given the next run.
                 jobs.append(_hand(config, idle.pop() if idle else _start(config, root, threads, data_dir)))
                 watcher.started(config)
             time.sleep(_POLL)
@@ -144,7 +144,7 @@ def _hand(config: TrainConfig, job: _Job) -> _Job:
         # It stays open: when this process ends, however it does, the worker reads the end of it and ends too.
         job.process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
         job.process.stdin.flush()
-    except BrokenPipeError:  # it died at once; the loop sees how
+    except BrokenPipeError:  # The worker died at once; the loop in run_local sees how it ended.
         pass
     return replace(job, config=config)
 
