@@ -23,8 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from hush.app import view
 from hush.app.presets import PRESETS
-from hush.app.settings import TITLES, Clip, Settings, Sigmas
-from hush.theory.finite_width import run_chains
+from hush.app.settings import Clip, Settings, Sigmas
+from hush.theory import activation_names, entry_of
+from hush.theory.chain_run import run_chains
 
 MOVES = {
     "clip": [round(0.7 + 0.07 * i, 2) for i in range(15)],
@@ -95,7 +96,10 @@ SLIDERS = {
     "?activation=cst&sparsity=0.75&clip=1.5&sigma_w=5&sigma_b=1.5": ("σ_w", "σ_b", "Clip m", "Sparsity s", "Depth L"),
 }
 CHOICES = ("Clip by", "σ_w and σ_b")
-LISTS = {"Activation": tuple(TITLES.values()), "A figure of the paper": tuple(preset.label for preset in PRESETS)}
+LISTS = {
+    "Activation": tuple(entry_of(name).title for name in activation_names()),
+    "A figure of the paper": tuple(preset.label for preset in PRESETS),
+}
 # The time of the last key press and of the last change of the page, but for the control itself. What is announced to a
 # screen reader stands outside of the page, and is taken away again some seconds later.
 WATCH = """() => {

@@ -6,10 +6,10 @@ from hush.reproduce.agreement import expected_outcome
 from hush.reproduce.paper import PaperRow
 from hush.reproduce.printed_table import Cell, Mood, PrintedTable
 from hush.reproduce.results import MeanOfRuns, ResultRow, ResultTable
+from hush.theory import entry_of
 
-__all__ = ["PAPER_NAMES", "cells_of_design", "compare_results"]
+__all__ = ["compare_results"]
 
-PAPER_NAMES = {"shifted_relu": "ReLU_τ", "soft_threshold": "ST", "crelu": "CReLU", "cst": "CST"}
 _TITLES = {
     ("table1", "dnn"): "Table 1, DNN on MNIST",
     ("table1", "cnn"): "Table 1, CNN on CIFAR-10",
@@ -42,10 +42,10 @@ def compare_results(table: ResultTable, command: str) -> PrintedTable:
     )
 
 
-def cells_of_design(paper: PaperRow) -> list[Cell]:
+def _cells_of_design(paper: PaperRow) -> list[Cell]:
     """φ, s, τ, m and V′ as the paper prints them."""
     return [
-        Cell(PAPER_NAMES[paper.activation]),
+        Cell(entry_of(paper.activation).label),
         Cell(f"{paper.sparsity:.2f}"),
         Cell(f"{paper.threshold:.2f}"),
         Cell("–" if paper.clip is None else f"{paper.clip:.2f}"),
@@ -59,7 +59,7 @@ def _cells(row: ResultRow, table: ResultTable) -> list[Cell]:
     paper = expected_outcome(row.row.paper, table.part)
     cells = [
         Cell(str(row.row.number)),
-        *cells_of_design(row.row.paper),
+        *_cells_of_design(row.row.paper),
         Cell(row.accuracy.ours(), Mood.FAINT if not row.runs else Mood.BAD if agrees is False else Mood.PLAIN),
         Cell(row.accuracy.paper(spread)),
         Cell(row.accuracy.gap(), Mood.FAINT if not row.runs else Mood.PLAIN if row.accuracy.near else Mood.OFF),

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from hush.reproduce.comparison_table import PAPER_NAMES
 from hush.reproduce.paper import TABLES, PaperRow, load_table
 from hush.reproduce.printed_table import Cell, Mood, PrintedTable
-from hush.theory import Design, design
+from hush.theory import Design, design, entry_of
 
 __all__ = ["compare_designs"]
 
@@ -58,7 +57,7 @@ def compare_designs(command: str) -> PrintedTable:
                 [
                     Cell(table.removeprefix("table_").replace("_", " ")),
                     Cell(str(number)),
-                    Cell(PAPER_NAMES[paper.activation]),
+                    Cell(entry_of(paper.activation).label),
                     Cell(f"{paper.sparsity:.2f}"),
                     *(cell for value in compared for cell in value.cells()),
                     Cell("✗", Mood.BAD) if wrong else Cell("✓", Mood.GOOD),
