@@ -78,7 +78,7 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
     def never(*_):
         pytest.fail("it was timed")
 
-    monkeypatch.setattr("hush.bench.peers._csr", wrong)
+    monkeypatch.setattr("hush.bench.peers.with_csr_activations", wrong)
     monkeypatch.setattr("hush.bench.timing.interleaved", never)
     with pytest.raises(ValueError, match="torch_csr does not compute what plain torch does: .* error is 0.01"):
         bench.inference(width=20, depth=3, threads=1, repeats=1, peers=["torch_csr"])

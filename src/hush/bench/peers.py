@@ -1,12 +1,13 @@
-"""The runtimes that the engine is timed beside. A peer that is not installed is named as absent, never left out
-silently, and each comes with the result it computes, to be compared before it is timed."""
+"""What the engine is timed beside, and the engine itself.
+
+A peer that is not installed is named as absent, never left out silently, and each comes with the result it computes, to
+be compared before it is timed.
+"""
 
 from __future__ import annotations
 
 import copy
 import importlib.util
-import io
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from hush import sparse
 
 from .plain_torch import in_plain_torch
+from .runtimes import compiled, on_onnxruntime, on_openvino, with_csr_activations
 from .timing import Work
 
 __all__ = [
@@ -73,58 +75,6 @@ def _loss_weights(model: nn.Sequential, x: Tensor) -> Tensor:
     return torch.randn(model(x).shape, generator=torch.Generator().manual_seed(1)) / len(x)
 
 
-def _onnx(model: nn.Module, x: Tensor) -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model,
-            (x,),
-            buffer,  # type: ignore[arg-type]
-            input_names=["x"],
-            output_names=["y"],
-            dynamo=False,
-        )
-    return buffer.getvalue()
-
-
-def _onnxruntime(model: nn.Module, inputs: list[Tensor], threads: int) -> Work:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(_onnx(model, inputs[0]), options, providers=["CPUExecutionProvider"])
-    feeds = [{"x": x.numpy()} for x in inputs]
-    return lambda turn: session.run(None, feeds[turn % len(feeds)])
-
-
-def _openvino(model: nn.Module, inputs: list[Tensor], threads: int, precision: str) -> Work:
-    import openvino
-
-    core = openvino.Core()
-    compiled = core.compile_model(
-        core.read_model(io.BytesIO(_onnx(model, inputs[0]))),
-        "CPU",
-        {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"},
-    )
-    request = compiled.create_infer_request()
-    values = [np.ascontiguousarray(x.numpy()) for x in inputs]
-    return lambda turn: request.infer({0: values[turn % len(values)]})
-
-
-def _csr(model: nn.Sequential) -> Callable[[Tensor], Tensor]:
-    """torch's own sparse matrices: the activations as CSR at each layer."""
-
-    def run(h: Tensor) -> Tensor:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CSR support is in beta, says torch at each call
-            for m in model:
-                h = torch.addmm(m.bias, h.to_sparse_csr(), m.weight.t()) if isinstance(m, nn.Linear) else m(h)
-        return h
-
-    return run
-
-
 def _without_gradients(run: Callable[[Tensor], object], inputs: list[Tensor]) -> Work:
     def work(turn: int) -> object:
         with torch.inference_mode():
@@ -147,16 +97,6 @@ def _of_output(precision: str, work: Work) -> Peer:
     return Peer(precision, work, result)
 
 
-def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    # All Sequentials share one forward, and dynamo keeps at most a few compilations of it: without a reset the ninth
-    # setting would be measured uncompiled.
-    torch.compiler.reset()
-    with warnings.catch_warnings():
-        # torch's own compiler still imports a module that uses it.
-        warnings.filterwarnings("ignore", "`torch.jit.script_method` is deprecated", DeprecationWarning)
-        return torch.compile(model)
-
-
 def _accelerated(model: nn.Sequential, adaptive: bool, frozen: bool = False, half: bool = False) -> nn.Sequential:
     """A copy on the engine."""
     twin = copy.deepcopy(model)
@@ -177,8 +117,8 @@ def inference_peers(
     runs: dict[str, Callable[[], Callable[[Tensor], object]]] = {
         "torch_eager": lambda: plain,
         "hush_nn_dense": lambda: copy.deepcopy(model),
-        "torch_compile": lambda: _compiled(plain),
-        "torch_csr": lambda: _csr(plain),
+        "torch_compile": lambda: compiled(plain),
+        "torch_csr": lambda: with_csr_activations(plain),
     }
     peers = {
         "hush": _of_output("f32", _without_gradients(_accelerated(model, adaptive), inputs)),
@@ -197,10 +137,10 @@ def inference_peers(
         if importlib.util.find_spec(package) is None or importlib.util.find_spec("onnx") is None:
             absent.append(name)
         elif name == "onnxruntime":
-            peers[name] = _of_output("f32", _onnxruntime(plain, inputs, threads))
+            peers[name] = _of_output("f32", on_onnxruntime(plain, inputs, threads))
         else:
             precision = name.removeprefix("openvino_")
-            peers[name] = _of_output(precision, _openvino(plain, inputs, threads, precision))
+            peers[name] = _of_output(precision, on_openvino(plain, inputs, threads, precision))
     return peers, absent
 
 
@@ -229,7 +169,7 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
     for name, twin, prepare in (
         ("torch_eager", in_plain_torch(model), None),
         ("hush_nn_dense", copy.deepcopy(model), None),
-        ("torch_compile", in_plain_torch(model), _compiled),
+        ("torch_compile", in_plain_torch(model), compiled),
     ):
         if name in wanted:
             optimizer = sgd(twin)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+from .peers import Peer
 
 __all__ = ["TOLERANCE", "relative_error", "verify"]
 
@@ -23,20 +25,21 @@ def relative_error(result: Tensor, reference: Tensor) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def verify(results: Mapping[str, tuple[str, Callable[[], Tensor]]], reference: Tensor) -> dict[str, float]:
-    """The error of each peer, by name; `results` are (precision, what computes its result).
+def verify(peers: Mapping[str, Peer], reference: Tensor) -> dict[str, float]:
+    """The error of each peer's result, by name.
 
     Raises:
         ValueError: if one is further from the reference than its precision explains.
     """
     errors = {}
-    for name, (precision, compute) in results.items():
+    for name, peer in peers.items():
         with torch.no_grad():
-            error = relative_error(compute().detach(), reference)
-        if not error <= TOLERANCE[precision]:
+            error = relative_error(peer.result().detach(), reference)
+        allowed = TOLERANCE[peer.precision]
+        if not error <= allowed:
             raise ValueError(
-                f"{name} does not compute what plain torch does: its relative error is {error:.2g}, and {precision} "
-                f"explains {TOLERANCE[precision]:g} at most. It is not timed; leave it out with --peer."
+                f"{name} does not compute what plain torch does: its relative error is {error:.2g}, and "
+                f"{peer.precision} explains {allowed:g} at most. It is not timed; leave it out with --peer."
             )
         errors[name] = error
     return errors
