@@ -12,9 +12,9 @@ from .peers import Peer
 
 __all__ = ["TOLERANCE", "relative_error", "verify"]
 
-# A hundred layers in float32 differ from float64 by a few 1e-6, and by more where an input lies so close to a kink that
-# rounding decides on which side it falls. bfloat16 has eight bits, of which a hundred layers leave two or three.
-TOLERANCE = {"f32": 1e-3, "bf16": 0.2}
+# A hundred layers in float32 differ from float64 by about 1e-5, and by more where an input lies so close to a kink that
+# rounding decides on which side it falls; with weights in bfloat16 by 1e-2 to 3e-2 (`hush bench inference`).
+TOLERANCE = {"f32": 1e-3, "bf16": 0.1}
 
 
 def relative_error(result: Tensor, reference: Tensor) -> float:
