@@ -3,7 +3,7 @@
 python benchmarks/calibration.py
 """
 
-from hush.reproduce.calibration import agreement, judge_tables
+from hush.reproduce.calibration import count_right, judge_tables
 
 
 def main() -> None:
@@ -22,8 +22,11 @@ def main() -> None:
             f"| {row.accuracy_mean:.2f} ± {row.accuracy_std:.2f} | {row.sparsity_mean:.2f} | {row.outcome.value} "
             f"| {odds.explode:.3f} | {'trains' if j.design.trains else 'fails'} | {agrees} |"
         )
-    right, clear = agreement(judged)
-    print(f"\n{right} of {clear} rows with a clear outcome called right ({right / clear:.1%}).")
+    right, clear = count_right(judged)
+    print(
+        f"\n{right} of {clear} rows with a clear outcome called right ({right / clear:.1%}). "
+        f"In-sample: the two bounds of the rule were chosen on these very rows."
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python benchmarks/explorer.py --browser    from a key press to the last change on the page, in Chromium
 
 Each control is moved to values it has not had before, so nothing comes from a cache but what belongs to the other
-controls. Server time is that of one run of the page's script, pictures included; `look` alone is printed beside it. In
+controls. Server time is that of one run of the page's script, pictures included; beside it that of `compute_view`. In
 the browser every control is moved: sliders and choices by presses of an arrow key, a step each, both lists to each of
 their entries. Chromium draws without a GPU, on the same cores as the server (make test-browser installs what it needs).
 """
@@ -21,9 +21,10 @@ from _serving import CHROMIUM, DESKTOP, FLAGS, serving
 from streamlit.testing.v1 import AppTest
 from threadpoolctl import threadpool_limits
 
-from hush.app import outlook
+from hush.app import view
 from hush.app.presets import PRESETS
-from hush.app.settings import TITLES, Clip, Settings, Sigmas
+from hush.app.settings import Clip, Settings, Sigmas
+from hush.theory import activation_names, entry_of
 from hush.theory.chain_run import run_chains
 
 MOVES = {
@@ -67,18 +68,18 @@ def redraws(control: str, values: list[float], safe: bool) -> list[float]:
 
 
 def computations(control: str, values: list[float], safe: bool) -> list[float]:
-    """Seconds of `look` alone."""
+    """Seconds of `compute_view` alone."""
     choice = {"clip_by": Clip.SAFE if safe else Clip.HEIGHT}
     if control == "sigma_w_factor":
         choice["sigmas"] = Sigmas.FACTOR
-    outlook.look(Settings(**choice))
+    view.compute_view(Settings(**choice))
     name = "depth" if control == "deepest" else control
     seconds = []
     for value in values:
         run_chains.cache_clear()
-        outlook.look.cache_clear()
+        view.compute_view.cache_clear()
         start = time.perf_counter()
-        outlook.look(Settings(**choice, **{name: value}))
+        view.compute_view(Settings(**choice, **{name: value}))
         seconds.append(time.perf_counter() - start)
     return seconds
 
@@ -95,7 +96,10 @@ SLIDERS = {
     "?activation=cst&sparsity=0.75&clip=1.5&sigma_w=5&sigma_b=1.5": ("σ_w", "σ_b", "Clip m", "Sparsity s", "Depth L"),
 }
 CHOICES = ("Clip by", "σ_w and σ_b")
-LISTS = {"Activation": tuple(TITLES.values()), "A figure of the paper": tuple(preset.label for preset in PRESETS)}
+LISTS = {
+    "Activation": tuple(entry_of(name).title for name in activation_names()),
+    "A figure of the paper": tuple(preset.label for preset in PRESETS),
+}
 # The time of the last key press and of the last change of the page, but for the control itself. What is announced to a
 # screen reader stands outside of the page, and is taken away again some seconds later.
 WATCH = """() => {
@@ -156,12 +160,12 @@ def in_the_browser() -> None:
 def in_server_time() -> None:
     threadpool_limits(1)  # as hush explore does
     logging.disable(logging.WARNING)  # Streamlit's, that no server is running
-    print(f"{'control':15} {'clip':5} {'page, median':>13} {'longest':>9} {'look, median':>13}")
+    print(f"{'control':15} {'clip':5} {'page, median':>13} {'longest':>9} {'view, median':>13}")
     for control, values in MOVES.items():
         for safe in (False,) if control == "clip" else (True,):
-            outlook._unit_safe_clip.cache_clear()
+            view._unit_safe_clip.cache_clear()
             page = redraws(control, values, safe)
-            outlook._unit_safe_clip.cache_clear()
+            view._unit_safe_clip.cache_clear()
             alone = computations(control, values, safe)
             print(
                 f"{control:15} {'safe' if safe else 'm':5} {1e3 * statistics.median(page):10.0f} ms "

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from hush.reproduce.beside import result_grid
-from hush.reproduce.experiment import Experiment, experiment
-from hush.reproduce.grid import render
+from hush.reproduce.comparison_table import compare_results
+from hush.reproduce.experiments import Experiment, experiment
+from hush.reproduce.printed_table import render
 from hush.reproduce.results import read_results
 from hush.train import load_run
 
@@ -104,7 +104,7 @@ def compare(made: Experiment, calm: Path, wild: Path, finished: dict[str, int]) 
     faults = []
     if sorted(path.name for path in wild.iterdir()) != names or sorted(finished) != names:
         faults.append(f"the runs are {sorted(finished)}, expected {names}")
-    tables = [render([result_grid(read_results(made, root), "")], "csv") for root in (calm, wild)]
+    tables = [render([compare_results(read_results(made, root), "")], "csv") for root in (calm, wild)]
     if tables[0] != tables[1]:
         faults.append("the tables differ")
     for name in names:

@@ -18,7 +18,7 @@ import time
 import torch
 
 from hush import sparse
-from hush.bench import network
+from hush.bench import random_network
 from hush.bench.timing import Work, interleaved
 from hush.sparse.cpu import CpuBackend
 from hush.sparse.layout import on_large_pages
@@ -29,7 +29,7 @@ WIDTH, DEPTH, INPUTS = 300, 100, 16
 
 def phases(sparsity: float, batch: int, shared: bool) -> dict[str, Work]:
     """name → work. Shared: all layers use one matrix."""
-    model = network(WIDTH, DEPTH, sparsity)
+    model = random_network(WIDTH, DEPTH, sparsity)
     linears = [m for m in model if isinstance(m, torch.nn.Linear)]
     phis = [sparse.Activation.crelu(m.threshold, m.clip) for m in model if not isinstance(m, torch.nn.Linear)]
     weights = on_large_pages([m.weight.detach() for m in linears])  # as accelerate does

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-import hush.nn as hn
 from hush import sparse
-from hush.bench import network
+from hush.bench import random_network
+from hush.bench.plain_torch import in_plain_torch
 
 
 def kept(model: nn.Module, x: torch.Tensor) -> int:
@@ -27,8 +27,8 @@ def kept(model: nn.Module, x: torch.Tensor) -> int:
 
 def main() -> None:
     for s in (0.85, 0.9):
-        plain = network(300, 100, s)
-        hushed = nn.Sequential(*(m if isinstance(m, nn.Linear) else hn.CReLU(m.threshold, m.clip) for m in plain))
+        hushed = random_network(300, 100, s)
+        plain = in_plain_torch(hushed)
         x = torch.randn(128, 300)
         torch_own, hush_nn = kept(plain, x), kept(hushed, x)
         ours = kept(sparse.accelerate(hushed, adaptive=False), x)

@@ -72,7 +72,9 @@ def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 def write(path: Path, heads: list[str], rows: list[dict[str, str]]) -> None:
     with path.open("w", newline="") as file:
         file.writelines(f"{line}\n" for line in heads)
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        # Rows of an older version have fewer columns.
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

@@ -31,6 +31,7 @@ __all__ = [
     "name_of",
     "panels",
     "shades",
+    "stamp",
     "style",
     "styled",
 ]
@@ -107,6 +108,11 @@ def mark(axes: Axes, x: float, y: float, colour: str, *, stable: bool = True) ->
     axes.plot(
         [x], [y], "o", color=colour, mfc=colour if stable else "white", mec=colour, mew=1.2, zorder=5, clip_on=False
     )
+
+
+def stamp(figure: Figure, text: str) -> None:
+    """When and where what the figure shows was measured: small, at its upper edge, for legends stand below."""
+    figure.suptitle(text, x=0.99, ha="right", fontsize=6, color="#5a5a5a")
 
 
 def name_of(activation: str) -> str:

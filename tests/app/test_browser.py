@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks._serving import CHROMIUM, DESKTOP, FLAGS, PHONE, serving
-from hush.app import Settings, look
+from hush.app import Settings, compute_view
 
 pytestmark = pytest.mark.browser
 for _module in ("streamlit", "playwright"):
@@ -90,7 +90,7 @@ class Visit:
 def test_the_verdict_turns_as_the_slider_passes_the_safe_clip(browser: Any, address: str) -> None:
     visit = Visit(browser, address, DESKTOP).open("?clip=1.3")
     visit.wait_for_verdict("It should train.")
-    safe = look(Settings()).safe_clip
+    safe = compute_view(Settings()).safe_clip
     assert safe is not None
     assert safe.value is not None
     assert safe.value > 1.3

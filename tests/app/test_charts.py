@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hush.app import Outlook, Settings, charts, look
+from hush.app import Settings, View, charts, compute_view
 from hush.app.settings import Clip, Sigmas
 
 OUTLOOKS = {
@@ -18,20 +18,20 @@ OUTLOOKS = {
 
 
 @pytest.fixture(scope="module", params=list(OUTLOOKS))
-def outlook(request: pytest.FixtureRequest) -> Outlook:
-    return look(OUTLOOKS[request.param])
+def view(request: pytest.FixtureRequest) -> View:
+    return compute_view(OUTLOOKS[request.param])
 
 
 def titles(drawing: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(drawing).iter("title")]
 
 
-def test_every_picture_is_well_formed_and_says_what_it_shows(outlook: Outlook) -> None:
+def test_every_picture_is_well_formed_and_says_what_it_shows(view: View) -> None:
     for name in charts.__all__:
-        drawing = getattr(charts, name)(outlook, "what it shows")
+        drawing = getattr(charts, name)(view, "what it shows")
         if drawing is None:
-            assert (name == "clips" and outlook.design.clip is None) or (
-                name == "correlation" and outlook.correlation is None
+            assert (name == "clips" and view.design.clip is None) or (
+                name == "correlation" and view.correlation is None
             )
             continue
         assert ElementTree.fromstring(drawing).attrib["aria-label"] == "what it shows"
@@ -39,21 +39,21 @@ def test_every_picture_is_well_formed_and_says_what_it_shows(outlook: Outlook) -
         assert "inf" not in drawing
 
 
-def test_every_fixed_point_is_marked(outlook: Outlook) -> None:
-    marked = [title for title in titles(charts.variance(outlook, "")) if title.startswith("q = ")]
-    assert len(marked) == len(list(outlook.fixed_points))
-    for point in outlook.fixed_points:
+def test_every_fixed_point_is_marked(view: View) -> None:
+    marked = [title for title in titles(charts.variance(view, "")) if title.startswith("q = ")]
+    assert len(marked) == len(list(view.fixed_points))
+    for point in view.fixed_points:
         assert f"q = {point}" in marked
 
 
 def test_a_gain_that_may_vanish_has_a_line_for_it() -> None:
-    calm, dying = (look(Settings(width=width, depth=depth)) for width, depth in ((500, 10), (100, 100)))
+    calm, dying = (compute_view(Settings(width=width, depth=depth)) for width, depth in ((500, 10), (100, 100)))
     assert "vanishes" not in titles(charts.gain(calm, ""))
     assert "vanishes" in titles(charts.gain(dying, ""))
     assert "explodes" in titles(charts.gain(calm, ""))
 
 
 def test_the_safe_clip_is_drawn_where_another_was_chosen() -> None:
-    chosen = look(Settings(clip_by=Clip.HEIGHT, clip=0.7, width=100, depth=20))
+    chosen = compute_view(Settings(clip_by=Clip.HEIGHT, clip=0.7, width=100, depth=20))
     assert "largest safe m" in titles(charts.clips(chosen, "") or "")
-    assert "largest safe m" not in titles(charts.clips(look(OUTLOOKS["safe"]), "") or "")
+    assert "largest safe m" not in titles(charts.clips(compute_view(OUTLOOKS["safe"]), "") or "")

@@ -7,8 +7,13 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
+import hush
 from hush import bench
+from hush.bench.plain_torch import in_plain_torch
+from hush.bench.readable import header_lines, line_of
+from hush.bench.timing import Timed, compare
 from hush.cli import main
 from tests.helpers import digits
 
@@ -23,6 +28,8 @@ KEYS = [
     "median_ms",
     "spread_ms",
     "ratio_to_best_peer",
+    "precision",
+    "error",
 ]
 
 
@@ -53,7 +60,68 @@ def test_training_and_layer(work):
 
 def test_the_random_network_has_its_sparsity():
     for s in (0.5, 0.85, 0.95):
-        assert bench.sparsity_of(bench.network(300, 10, s), torch.randn(64, 300)) == pytest.approx(s, abs=0.04)
+        assert bench.sparsity_of(bench.random_network(300, 10, s), torch.randn(64, 300)) == pytest.approx(s, abs=0.04)
+
+
+def test_every_peer_is_compared_before_it_is_timed():
+    for work in (bench.inference, bench.training):
+        found, _ = work(width=20, depth=3, batch=4, threads=1, repeats=1, peers=["torch_eager", "hush_nn_dense"])
+        for row in found:
+            assert row.error is not None
+            assert 0.0 < row.error < 1e-5
+
+
+def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
+    def wrong(model):
+        return lambda x: model(x) * 1.01
+
+    def never(*_):
+        pytest.fail("it was timed")
+
+    monkeypatch.setattr("hush.bench.peers.with_csr_activations", wrong)
+    monkeypatch.setattr("hush.bench.timing.interleaved", never)
+    with pytest.raises(ValueError, match="torch_csr does not compute what plain torch does: .* error is 0.01"):
+        bench.inference(width=20, depth=3, threads=1, repeats=1, peers=["torch_csr"])
+
+
+def test_a_step_that_does_not_go_down_the_gradient_is_not_timed(monkeypatch):
+    real = torch.optim.SGD.step
+
+    def twice(self, closure=None):
+        real(self)
+        return real(self)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", twice)
+    with pytest.raises(ValueError, match="does not compute what plain torch does"):
+        bench.training(width=20, depth=2, batch=4, threads=1, repeats=1, peers=["torch_eager"])
+
+
+def test_what_the_peers_run_is_the_clamp_that_the_modules_are():
+    model = bench.random_network(20, 3, 0.85)
+    plain, x = in_plain_torch(model), torch.randn(16, 20)
+    assert not any("hush.nn" in type(m).__module__ for m in plain)
+    torch.testing.assert_close(plain(x), model(x), rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match="SoftThreshold.* is not clamp"):
+        in_plain_torch(nn.Sequential(hush.nn.SoftThreshold(1.0)))
+    with pytest.raises(ValueError, match="GELU.* has no threshold"):
+        in_plain_torch(nn.Sequential(nn.GELU()))
+
+
+def test_the_header_says_what_is_timed_and_what_a_ratio_is():
+    machine = bench.Machine("avx2", 100.0, 10.0, "Some EPYC, 2 cores")
+    text = "\n".join(header_lines("inference", machine, 2, 15, [0.85]))
+    for words in ("a forward pass without gradients", "Some EPYC, 2 cores, avx2", "2 threads", "ms ", "×best", "bf16"):
+        assert words in text
+
+
+def test_bf16_is_marked_and_has_no_f32_baseline():
+    setting = bench.Setting("inference", 8, 2, 1, 0.85, 1)
+    works = {"hush_bf16_weights": Timed("bf16", lambda turn: None), "torch_eager": Timed("f32", lambda turn: None)}
+    half, full = compare(setting, works, 1, 1.0)
+    assert half.ratio_to_best_peer is None
+    assert half.to_dict()["precision"] == "bf16"
+    assert line_of(half).split()[:2] == ["hush_bf16_weights*", "bf16"]
+    assert line_of(full).split()[:2] == ["torch_eager", "f32"]
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):
@@ -63,12 +131,13 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_masks_of_a_trained_network():
-    images, labels = digits(128)
-    model, accuracy = bench.trained(images, labels, width=24, depth=2, epochs=1)
-    assert 0.0 <= accuracy <= 1.0
+    images, labels = digits(256)
+    model, accuracy = bench.train_network(images, labels, sparsity=0.6, width=24, depth=2, epochs=40)
+    assert accuracy > 0.3  # ten classes: it has learnt
     rows, _ = bench.inference(threads=1, repeats=1, peers=["torch_eager"], model=model, samples=images)
     assert rows[0].setting.work == "inference-trained"
     assert rows[0].setting.width == 24
+    assert rows[0].setting.sparsity == round(bench.sparsity_of(model, images), 3)
 
 
 def test_wrong_values_are_sentences():
@@ -87,6 +156,7 @@ def test_the_command_prints_json_and_draws(tmp_path):
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert [list(row) for row in json.loads(done.stdout)] == [KEYS] * 3
     assert "sgemm peak" in done.stderr
+    assert "×best" in done.stderr
     assert figure.stat().st_size > 1000
 
 
@@ -97,6 +167,9 @@ def test_the_command_prints_json_and_draws(tmp_path):
         (["--width", "0"], "width must be at least 1, got 0."),
         (["--batch", "-1"], "batch must be at least 1, got -1."),
         (["--depth", "0"], "depth must be at least 1, got 0."),
+        (["--width", "1000000"], "2 layers × 1000000 have more than 1073741824 weights; take fewer of them."),
+        (["--batch", "99999999999"], "a batch of 99999999999 × 300 has more than 1073741824 numbers; take fewer."),
+        (["--threads", "100000"], "threads must be at most 1024, got 100000."),
         (["--threads", "0"], "threads must be at least 1, got 0."),
         (["--repeats", "0"], "repeats must be at least 1, got 0."),
         (["--sparsity", "0.9", "--sparsity", "1"], "The sparsity is 1.0; it must lie between 0 and 1."),

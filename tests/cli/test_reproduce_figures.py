@@ -63,7 +63,7 @@ def test_all_figures_name_what_they_leave_out(tmp_path: Path, monkeypatch: pytes
 
     few = {name: FIGURES[name] for name in ("fig1", "fig14", "speedup")}
     monkeypatch.setattr(reproduce_figures, "FIGURES", few)
-    monkeypatch.setattr("hush.reproduce.figures._results._CHECKOUT", tmp_path)
+    monkeypatch.setattr("hush.reproduce.figures.committed_results._CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="fig14 is left out: .* speedup is left out: "):
         run("figures", "--out", str(tmp_path), "--format", "png")

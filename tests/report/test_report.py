@@ -1,4 +1,5 @@
 import base64
+import json
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -10,8 +11,12 @@ import pytest
 import hush
 from hush.report import charts, report
 from hush.report.html import Html, page, paragraph, table
-from hush.train import load_run
+from hush.train import Run, load_run
+from hush.train.tables import write_table
 from tests.report.samples import DEPTH, make_diverged, make_run
+
+NORMS = charts.HeatMap("gradient_norm", "gradient norm", "", logarithmic=True)
+LOSS = charts.Curve("losses", "step", "loss", "training loss", "")
 
 
 class Reader(HTMLParser):
@@ -119,20 +124,20 @@ def test_designs(tmp_path: Path) -> None:
 
 def test_heat_maps_hold_the_recorded_figures(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path))
-    steps, values = charts.grid(run, "gradient_norm")
+    steps, values = charts.by_step(run, "gradient_norm")
     assert list(steps) == [*range(15), 20, 30]
     np.testing.assert_allclose(values, np.tile(10.0 ** -np.arange(1, DEPTH + 1), (17, 1)))
-    figure = charts.heat_map(run, "gradient_norm", "gradient norm", logarithmic=True)
+    figure = charts.draw_heat_map(run, NORMS)
     assert figure is not None
     labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert (labels[0], labels[-1]) == ("0", "30")
     # Gradients that are all zero have no place on a logarithmic scale.
     run.layers["gradient_norm"][:] = 0.0
-    assert charts.heat_map(run, "gradient_norm", "gradient norm", logarithmic=True) is None
+    assert charts.draw_heat_map(run, NORMS) is None
 
 
 def test_variance_map_marks_every_fixed_point() -> None:
-    figure = charts.variance(hush.design("cst", 0.85, v_prime=0.9))
+    figure = charts.draw_variance_map(hush.design("cst", 0.85, v_prime=0.9))
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     # q* = 1, an unstable point and a second stable one (paper, Figure 4b)
     assert [dot.get_markerfacecolor() == "white" for dot in dots] == [False, True, False]
@@ -151,3 +156,40 @@ def test_bad_values(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="the report cannot be written to"):
         report(designs=[hush.design("crelu", 0.85, v_prime=0.5)], path=tmp_path / "file" / "x.html")
+
+
+def losses_of(root: Path, seed: int, losses: list[float]) -> Run:
+    path = make_run(root, seed=seed)
+    write_table(path, "losses", [[step, loss] for step, loss in enumerate(losses)])
+    return load_run(path)
+
+
+def test_losses_that_explode_do_not_hide_those_that_do_not(tmp_path: Path) -> None:
+    calm = losses_of(tmp_path, 0, [2.3, 2.0, 1.5, 1.0, 0.6, 0.4])
+    wild = losses_of(tmp_path, 1, [2.9, 2.7e36, float("nan")])
+    figure = charts.draw_curve([calm, wild], ["calm", "wild"], LOSS)
+    assert figure is not None
+    (panel,) = figure.axes
+    assert panel.get_yscale() == "log"
+    low, high = panel.get_ylim()
+    assert low < 0.4
+    assert 1e3 < high < 1e6  # the calm curve keeps a sixth of the height or more
+    assert [line.get_label() for line in panel.lines] == ["calm", "wild (up to 3e+36)"]
+
+
+@pytest.mark.parametrize("losses", [[2.3, 1.0, 0.5], [2.3, 0.1, 0.004], [0.0, 0.0], [-3.0, 2.0], [40.0, 2.0, 0.1]])
+def test_losses_that_do_not_explode_stay_on_a_linear_axis(tmp_path: Path, losses: list[float]) -> None:
+    figure = charts.draw_curve([losses_of(tmp_path, 0, losses)], ["run"], LOSS)
+    assert figure is not None
+    assert figure.axes[0].get_yscale() == "linear"
+
+
+def test_a_report_tells_when_and_where_its_runs_were_trained(tmp_path: Path) -> None:
+    directory = make_run(tmp_path)
+    words = "The runs do not record when and where; their results were last written on"
+    assert words in text_of(report([directory], path=tmp_path / "report.html"))
+    values = json.loads((directory / "result.json").read_text())
+    stamp = {"finished": "2021-03-04T10:00:00+00:00", "processor": "Some Xeon", "cores": 2, "isa": "avx512"}
+    (directory / "result.json").write_text(json.dumps(values | {"provenance": stamp}))
+    text = text_of(report([directory], path=tmp_path / "report.html"))
+    assert "Trained on 2021-03-04; Some Xeon, 2 cores, avx512." in text

@@ -3,7 +3,7 @@
 import pytest
 
 from hush.reproduce import TABLES, Outcome, PaperRow, load_table
-from hush.reproduce.calibration import agreement, judge_tables
+from hush.reproduce.calibration import count_right, judge_tables
 from hush.theory import design
 
 ROWS = [row for table in TABLES for row in load_table(table)]
@@ -28,7 +28,7 @@ def test_printed_design_values(row: PaperRow) -> None:
 
 
 def test_the_rule_calls_at_least_95_percent_of_the_rows_right() -> None:
-    right, clear = agreement(judge_tables())
+    right, clear = count_right(judge_tables())
     assert clear == 57
     assert right / clear >= 0.95
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush.reproduce.beside import design_grid, result_grid
-from hush.reproduce.experiment import Experiment, experiment
-from hush.reproduce.grid import Cell, Grid, render
+from hush.reproduce.comparison_table import compare_results
+from hush.reproduce.design_table import compare_designs
+from hush.reproduce.experiments import Experiment, experiment
+from hush.reproduce.printed_table import Cell, PrintedTable, render
 from hush.reproduce.results import read_results
 from tests.reproduce.runs import write_run
 
@@ -47,10 +48,39 @@ def test_means_counts_and_verdicts(made: Experiment, tmp_path: Path) -> None:
     ]
     assert table.agreeing == (1, 2)
     said = table.sentences()
-    assert said[0] == "1 of 2 rows agree with the paper; 2 of its 24 rows were run."
-    assert said[1] == "Row 9 (crelu-0.85-0.9) disagrees: 0 of 1 trained, the paper: trained."
+    assert said[0] == "2 of the paper's 24 rows were run, 4 runs in all."
+    assert said[1] == "1 of 2 rows with a verdict train or fail as the paper's do (✓)."
+    assert said[2] == "Row 9 (crelu-0.85-0.9) disagrees: mean accuracy 0.100, 1 of 1 failed, the paper: trained."
     assert "- Learning rate 0.02 instead of 0.0001." in said
     assert table.origin.seconds == pytest.approx(12.0)
+
+
+def test_who_left_chance_gets_no_tick_and_the_gap_is_shown(tmp_path: Path) -> None:
+    made = experiment("table1", "quick", part="dnn", rows="17,18")
+    write_run(tmp_path, made.rows[16].configs[0], 0.51, 0.848)
+    write_run(tmp_path, made.rows[17].configs[0], 0.147, 0.822)
+    table = read_results(made, tmp_path)
+    assert table.agreeing == (1, 1)
+    assert "Row 17: no verdict; ours left chance and did not come as far as the paper's." in table.sentences()
+    assert any(
+        "9 recipes" in said and "on the one seed shown" in said and "in-sample" in said for said in table.sentences()
+    )
+    lines = render([compare_results(table, "x")], "markdown").splitlines()
+    left, failed = (next(line for line in lines if line.startswith(f"| {n} |")) for n in (17, 18))
+    assert "| 0.510 (1) | 0.94 ± 0.004 | −0.43 |" in left
+    assert left.endswith("| left chance | trained | – |")
+    assert failed.endswith("| failed | failed | ✓ |")
+
+
+def test_a_table_of_runs_cut_short_has_no_ticks(tmp_path: Path) -> None:
+    made = experiment("table1", "probe", part="dnn", rows="17,18")
+    write_run(tmp_path, made.rows[16].configs[0], 0.175, 0.85)
+    write_run(tmp_path, made.rows[17].configs[0], 0.096, 0.7)
+    table = read_results(made, tmp_path)
+    text = render([compare_results(table, "x")], "markdown")
+    assert "✓" not in text
+    assert "| held | trained |" in text
+    assert "say nothing of accuracies" in text
 
 
 def test_a_damaged_run_is_named(made: Experiment, tmp_path: Path) -> None:
@@ -61,40 +91,40 @@ def test_a_damaged_run_is_named(made: Experiment, tmp_path: Path) -> None:
 
 
 def test_formats_hold_the_same_figures(made: Experiment, tmp_path: Path) -> None:
-    grid = result_grid(read_results(made, tmp_path), "hush reproduce x")
-    records = list(csv.DictReader(io.StringIO(render([grid], "csv"))))
+    printed = compare_results(read_results(made, tmp_path), "hush reproduce x")
+    records = list(csv.DictReader(io.StringIO(render([printed], "csv"))))
     assert len(records) == 24
     assert float(records[7]["accuracy_mean"]) == pytest.approx(np.mean(ACCURACIES), abs=1e-5)
     assert [float(a) for a in records[7]["accuracies"].split()] == list(ACCURACIES)
     assert (records[7]["agrees"], records[8]["agrees"], records[0]["agrees"]) == ("yes", "no", "")
-    markdown = render([grid], "markdown")
+    markdown = render([printed], "markdown")
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(lines) == 24 + 2
     assert len({line.count("|") for line in lines}) == 1
-    assert "| 0.930 ± 0.020 (3) | 0.91 ± 0.01 |" in lines[9]
+    assert "| 0.930 ± 0.020 (3) | 0.91 ± 0.01 | +0.02 |" in lines[9]
     assert "**✗**" in lines[10]
-    latex = render([grid], "latex")
-    assert r"\textcolor{green!50!black}{0.930 $\pm$ 0.020 (3)} & 0.91 $\pm$ 0.01" in latex
+    latex = render([printed], "latex")
+    assert r"0.930 $\pm$ 0.020 (3) & 0.91 $\pm$ 0.01" in latex
     assert all(
         latex.count(rf"\begin{{{name}}}") == latex.count(rf"\end{{{name}}}") == 1 for name in ("table", "tabular")
     )
     assert latex.isascii()
-    for text in (markdown, latex, render([grid], "rich", width=200)):
+    for text in (markdown, latex, render([printed], "rich", width=200)):
         assert "hush reproduce x" in text
         assert "torch 2.13.0" in text
-    assert "\x1b[32m0.930 ± 0.020 (3)" in render([grid], "rich", colour=True, width=200)
+    assert "\x1b[32mtrained" in render([printed], "rich", colour=True, width=200)
     with pytest.raises(ValueError, match="unknown format 'html'; there are rich, markdown, csv, latex"):
-        render([grid], "html")
+        render([printed], "html")
 
 
 def test_what_latex_and_markdown_need_escaped() -> None:
-    grid = Grid("50 % & more", ["a|b"], [[Cell("x_1")]], ["{#}"], [{"a": "1,2"}])
-    latex = render([grid], "latex")
+    printed = PrintedTable("50 % & more", ["a|b"], [[Cell("x_1")]], ["{#}"], [{"a": "1,2"}])
+    latex = render([printed], "latex")
     assert r"50 \% \& more" in latex
     assert r"x\_1" in latex
     assert r"\{\#\}" in latex
-    assert r"| a\|b |" in render([grid], "markdown")
-    assert list(csv.DictReader(io.StringIO(render([grid], "csv")))) == [{"a": "1,2"}]
+    assert r"| a\|b |" in render([printed], "markdown")
+    assert list(csv.DictReader(io.StringIO(render([printed], "csv")))) == [{"a": "1,2"}]
 
 
 def test_the_smoke_preset_judges_nothing(tmp_path: Path) -> None:
@@ -107,9 +137,9 @@ def test_the_smoke_preset_judges_nothing(tmp_path: Path) -> None:
 
 
 def test_the_designs_agree_with_the_printed_values() -> None:
-    grid = design_grid("hush reproduce design-table")
-    assert len(grid.rows) == 65
-    assert grid.notes[0].startswith("65 of 65 rows agree")
-    row = grid.records[16]  # CReLU, 0.85, 0.7
+    printed = compare_designs("hush reproduce design-table")
+    assert len(printed.rows) == 65
+    assert printed.notes[0].startswith("65 of 65 rows agree")
+    row = printed.records[16]  # CReLU, 0.85, 0.7
     assert (row["paper_threshold"], row["paper_clip"], row["paper_v_second"]) == (1.04, 1.17, 0.02)
     assert float(str(row["clip"])) == pytest.approx(1.17, abs=0.005)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import hush.reproduce.local
+import hush.reproduce.local_executor
 from hush.reproduce.sweep import run_sweep
 from hush.train import TrainConfig
 
@@ -28,7 +28,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (root / TINY.with_seed(seed).name).mkdir(parents=True)
         (links / str(seed)).symlink_to(root / TINY.with_seed(seed).name)
     monkeypatch.setenv("PRETEND", str(links))
-    monkeypatch.setattr(hush.reproduce.local, "WORKER", (sys.executable, str(PRETEND)))
+    monkeypatch.setattr(hush.reproduce.local_executor, "WORKER", (sys.executable, str(PRETEND)))
     return root
 
 
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_the_workers(pretend: Path) -> None:
 
 def test_workers_end_when_the_sweep_is_killed(pretend: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; import hush.reproduce.local as local\n"
+        "import sys; from pathlib import Path; import hush.reproduce.local_executor as local\n"
         "from hush.reproduce.sweep import run_sweep; from hush.train import TrainConfig\n"
         f"local.WORKER = (sys.executable, {str(PRETEND)!r})\n"
         f"config = TrainConfig.from_json({TINY.with_seed(15).to_json()!r})\n"
@@ -129,7 +129,7 @@ def _wait_for(file: Path, seconds: float = 120.0) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"engine": "slurm"}, "unknown engine 'slurm'; there are local, ray"),
+        ({"executor": "slurm"}, "unknown executor 'slurm'; there are local, ray"),
         ({"workers": 0}, "workers must be at least 1"),
     ],
 )

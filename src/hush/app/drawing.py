@@ -170,7 +170,7 @@ def _curve(x: Axis, y: Axis, thing: Line | Area) -> str:
 
 
 def _path(x: Axis, y: Axis, xs: ArrayLike, ys: ArrayLike) -> str:
-    # Far outside is as good as anywhere outside, and keeps the numbers short.
+    # Points far outside the picture are moved to just outside of it: nobody sees them, and their numbers stay short.
     places = np.stack([np.clip(x.place(xs), -2.0, 3.0), 1.0 - np.clip(y.place(ys), -2.0, 3.0)], axis=1)
     broken = np.isnan(places[:, 0] + places[:, 1])
     runs = np.split(places, np.flatnonzero(broken[1:] != broken[:-1]) + 1)

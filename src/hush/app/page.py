@@ -12,10 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 from hush.app import charts
 from hush.app.address import from_address, to_address
 from hush.app.drawing import STYLE
-from hush.app.outlook import Outlook, look
 from hush.app.presets import PRESETS
 from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
 from hush.app.snippets import code, command
+from hush.app.view import View, compute_view
 from hush.theory import activation_names, entry_of
 
 _CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
@@ -66,7 +66,7 @@ def main() -> None:
     if settings != state.shown:
         state.shown, state.complaints, state.moved = settings, [], True
     _show(settings, top, notice, right)
-    # Last, for the pictures wait for nothing then. Until a control has been moved the address stays as it was given.
+    # The address is written last, so that the pictures do not wait for it, and only once a control has been moved.
     if state.pop("moved", False):
         _write_address(settings)
 
@@ -76,22 +76,22 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
         notice.warning("\n".join(lines))
     try:
-        outlook = look(settings)
+        view = compute_view(settings)
     except ValueError as error:
         top.error(f"## There is no such design.\n{_plain(str(error))}")
         return
     with top:
-        box = st.success if outlook.verdict.trains else st.error
-        box(f"## {outlook.verdict.headline}\n{_plain(outlook.verdict.sentence)}")
+        box = st.success if view.verdict.trains else st.error
+        box(f"## {view.verdict.headline}\n{_plain(view.verdict.sentence)}")
     with right:
         # Drawn last, so that the browser is done with the rest by then.
         above = st.container()
-        _take_away(outlook)
+        _take_away(view)
         # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
-        above.markdown(_numbers(outlook) + _pictures(outlook), unsafe_allow_html=True)
+        above.markdown(_numbers(view) + _pictures(view), unsafe_allow_html=True)
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False)  # type: ignore[untyped-decorator,unused-ignore]
 def _settle() -> None:
     """Once: after each redraw Streamlit collects garbage, and until it has looked at every object the pictures wait.
 
@@ -162,8 +162,9 @@ def _controls() -> Settings:
     with st.expander("Scale and cobweb"):
         _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
         _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
-    state.kept = Settings(**{name: state[name] for name in _FIELDS})
-    return state.kept
+    settings = Settings(**{name: state[name] for name in _FIELDS})
+    state.kept = settings
+    return settings
 
 
 def _slider(name: str, label: str, form: str, explanation: str | None = None) -> None:
@@ -205,17 +206,17 @@ def _free() -> None:
     state = st.session_state
     if state.sigmas is Sigmas.FREE:
         try:
-            made = look(state.shown).design
+            made = compute_view(state.shown).design
         except ValueError:
             return
         for name, value in (("sigma_w", made.sigma_w), ("sigma_b", made.sigma_b)):
             state[name] = span(name, state.activation, state.q_star).nearest(round(value, 4))
 
 
-def _numbers(outlook: Outlook) -> str:
+def _numbers(view: View) -> str:
     """In a row that wraps."""
-    design, finite = outlook.design, outlook.finite
-    safe = None if outlook.safe_clip is None else outlook.safe_clip.value
+    design, finite = view.design, view.finite
+    safe = None if view.safe_clip is None else view.safe_clip.value
     rows = [
         ("odds to explode", f"{finite.explode:.1%}"),
         ("odds to vanish", f"{finite.vanish:.1%}"),
@@ -224,43 +225,43 @@ def _numbers(outlook: Outlook) -> str:
         ("largest safe m", "none" if safe is None else f"{safe:.3f}"),
         ("V′(q*)", f"{design.v_prime:.3f}"),
         ("V″(q*)", f"{round(design.v_second, 3) + 0.0:.3f}"),
-        ("σ_w", f"{outlook.sigma_w:.3f}"),
-        ("σ_b", f"{outlook.sigma_b:.3f}"),
+        ("σ_w", f"{view.sigma_w:.3f}"),
+        ("σ_b", f"{view.sigma_b:.3f}"),
     ]
     return f'<dl class="numbers">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)}</dl>'
 
 
-def _pictures(outlook: Outlook) -> str:
+def _pictures(view: View) -> str:
     odds = "5–95 % and 10–90 % of initialisations and inputs, median."
     back = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
     lost = "q runs away or dies out: there is no q at which R could be drawn."
-    meeting = lost if outlook.correlations is None else str(outlook.correlations)
+    meeting = lost if view.correlations is None else str(view.correlations)
     pictures = [
-        _picture("Variance map V(q)", charts.variance, outlook, str(outlook.fixed_points)),
-        _picture("Correlation map R(ρ)", charts.correlation, outlook, meeting),
-        _picture("q through the layers", charts.q, outlook, odds),
-        _picture("Gain of the gradient", charts.gain, outlook, back),
-        _picture("Activation φ", charts.activation, outlook, "Behind: the Gaussian it is fed."),
-        _picture("V′ and V″ against the clip", charts.clips, outlook, "On the Edge of Chaos: V′ blue, V″ orange.")
-        if outlook.slope_of_clip is not None
+        _picture("Variance map V(q)", charts.variance, view, str(view.fixed_points)),
+        _picture("Correlation map R(ρ)", charts.correlation, view, meeting),
+        _picture("q through the layers", charts.q, view, odds),
+        _picture("Gain of the gradient", charts.gain, view, back),
+        _picture("Activation φ", charts.activation, view, "Behind: the Gaussian it is fed."),
+        _picture("V′ and V″ against the clip", charts.clips, view, "On the Edge of Chaos: V′ blue, V″ orange.")
+        if view.slope_of_clip is not None
         else "",
-        _picture("Edge of Chaos", charts.edge, outlook, "The curve over all q*, and where this network stands."),
+        _picture("Edge of Chaos", charts.edge, view, "The curve over all q*, and where this network stands."),
     ]
     return f'<div class="pictures">{"".join(pictures)}</div>'
 
 
-def _picture(title: str, chart: Callable[[Outlook, str], str | None], outlook: Outlook, caption: str) -> str:
-    drawing = chart(outlook, f"{title}. {caption}")
+def _picture(title: str, chart: Callable[[View, str], str | None], view: View, caption: str) -> str:
+    drawing = chart(view, f"{title}. {caption}")
     inside = "" if drawing is None else f'<div class="drawing">{drawing}</div>'
     return f"<figure><strong>{escape(title)}</strong>{inside}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _take_away(outlook: Outlook) -> None:
+def _take_away(view: View) -> None:
     st.markdown("**The same design**")
-    st.code(code(outlook), language="python")
-    if not outlook.settings.on_edge:
+    st.code(code(view), language="python")
+    if not view.settings.on_edge:
         st.caption("The command line designs on the Edge of Chaos only:")
-    st.code(command(outlook), language="bash")
+    st.code(command(view), language="bash")
 
 
 def _plain(text: str) -> str:

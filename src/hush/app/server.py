@@ -73,12 +73,12 @@ def check_port(host: str, port: int) -> None:
 
 def _look_ahead() -> None:
     """Compute what the page opens with and the figures of the paper, while the server and the browser start."""
-    from hush.app.outlook import look
     from hush.app.presets import PRESETS
     from hush.app.settings import Settings
+    from hush.app.view import compute_view
 
     for settings in (Settings(), *(preset.settings for preset in PRESETS)):
-        look(settings)
+        compute_view(settings)
 
 
 def _open_soon(address: str) -> None:

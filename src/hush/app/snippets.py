@@ -1,16 +1,16 @@
 """The code and the command line that give the same design."""
 
 from hush.app.address import to_address
-from hush.app.outlook import Outlook
 from hush.app.settings import Clip, Sigmas
+from hush.app.view import View
 
 __all__ = ["code", "command"]
 
 
-def code(outlook: Outlook) -> str:
+def code(view: View) -> str:
     """Python that makes the design of the page, and off the Edge of Chaos its odds."""
-    settings = outlook.settings
-    arguments = [f'"{settings.activation}"', *(f"{name}={value}" for name, value in _choices(outlook))]
+    settings = view.settings
+    arguments = [f'"{settings.activation}"', *(f"{name}={value}" for name, value in _choices(view))]
     design = f"design = hush.design({', '.join(arguments)})"
     if settings.on_edge:
         return f"import hush\n\n{design}\nprint(design)\n"
@@ -28,15 +28,15 @@ def code(outlook: Outlook) -> str:
     )
 
 
-def command(outlook: Outlook) -> str:
+def command(view: View) -> str:
     """`hush design …`, which designs on the Edge of Chaos only."""
-    options = [f"--{name.replace('_', '-')} {value}" for name, value in _choices(outlook)]
-    return f"hush design {outlook.settings.activation} {' '.join(options)}"
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in _choices(view)]
+    return f"hush design {view.settings.activation} {' '.join(options)}"
 
 
-def _choices(outlook: Outlook) -> list[tuple[str, str]]:
+def _choices(view: View) -> list[tuple[str, str]]:
     """(argument, value) pairs; the address writes its numbers so that they read back exactly."""
-    settings = outlook.settings
+    settings = view.settings
     address = to_address(settings)
     names = ["sparsity"]
     if settings.is_clipped and settings.clip_by is not Clip.SAFE:

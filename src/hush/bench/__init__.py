@@ -1,28 +1,27 @@
 """Every performance figure the project claims, against peers, as ratios."""
 
-from .check import check
-from .network import CReLU, depth_for, network, sparsity_of
+from .arguments import check_arguments
+from .machine_limits import Machine, machine
+from .measurement import OURS, Measurement, Setting
 from .peers import INFERENCE, TRAINING
-from .row import OURS, Machine, Row, Setting
-from .run import inference, layer, training
-from .timing import machine
-from .trained import trained
+from .random_networks import depth_for, random_network, sparsity_of
+from .suites import inference, layer, training
+from .trained_network import train_network
 
 __all__ = [
     "INFERENCE",
     "OURS",
     "TRAINING",
-    "CReLU",
     "Machine",
-    "Row",
+    "Measurement",
     "Setting",
-    "check",
+    "check_arguments",
     "depth_for",
     "inference",
     "layer",
     "machine",
-    "network",
+    "random_network",
     "sparsity_of",
-    "trained",
+    "train_network",
     "training",
 ]

@@ -1,24 +1,36 @@
-"""The runtimes a figure is compared with. A peer that is not installed is named as absent, never skipped silently."""
+"""What the engine is timed beside, and the engine itself.
+
+A peer that is not installed is named as absent, never left out silently, and each comes with the result it computes, to
+be compared before it is timed.
+"""
 
 from __future__ import annotations
 
 import copy
 import importlib.util
-import io
-import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-import hush.nn as hn
 from hush import sparse
 
-from .network import CReLU
+from .plain_torch import in_plain_torch
+from .runtimes import compiled, on_onnxruntime, on_openvino, with_csr_activations
 from .timing import Work
 
-__all__ = ["INFERENCE", "TRAINING", "inference_peers", "training_peers"]
+__all__ = [
+    "INFERENCE",
+    "TRAINING",
+    "Peer",
+    "gradient_reference",
+    "inference_peers",
+    "output_reference",
+    "training_peers",
+]
 
 INFERENCE = (
     "torch_eager",
@@ -30,58 +42,37 @@ INFERENCE = (
     "openvino_bf16",
 )
 TRAINING = ("torch_eager", "hush_nn_dense", "torch_compile")
+_PACKAGES = {"onnxruntime": "onnxruntime", "openvino_f32": "openvino", "openvino_bf16": "openvino"}
+_STEP = 1e-7  # a learning rate so small that the network stays where it is while its steps are timed
 
 
-def _onnx(model: nn.Module, x: Tensor) -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model,
-            (x,),
-            buffer,  # type: ignore[arg-type]
-            input_names=["x"],
-            output_names=["y"],
-            dynamo=False,
-        )
-    return buffer.getvalue()
+@dataclass(frozen=True)
+class Peer:
+    """What is timed, the precision of its weights, and its result on the first of the inputs."""
+
+    precision: str
+    work: Work
+    result: Callable[[], Tensor]
 
 
-def _onnxruntime(model: nn.Module, inputs: list[Tensor], threads: int) -> Work:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(_onnx(model, inputs[0]), options, providers=["CPUExecutionProvider"])
-    feeds = [{"x": x.numpy()} for x in inputs]
-    return lambda turn: session.run(None, feeds[turn % len(feeds)])
+def output_reference(model: nn.Sequential, x: Tensor) -> Tensor:
+    """What every peer must compute in inference: the output of plain torch in float64."""
+    with torch.no_grad():
+        out: Tensor = in_plain_torch(model).double()(x.double())
+    return out
 
 
-def _openvino(model: nn.Module, inputs: list[Tensor], threads: int, precision: str) -> Work:
-    import openvino
-
-    core = openvino.Core()
-    compiled = core.compile_model(
-        core.read_model(io.BytesIO(_onnx(model, inputs[0]))),
-        "CPU",
-        {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"},
-    )
-    request = compiled.create_infer_request()
-    values = [np.ascontiguousarray(x.numpy()) for x in inputs]
-    return lambda turn: request.infer({0: values[turn % len(values)]})
+def gradient_reference(model: nn.Sequential, x: Tensor) -> Tensor:
+    """What every step of SGD must go down by: all gradients of plain torch in float64, one after the other."""
+    plain = in_plain_torch(model).double()
+    loss = (plain(x.double()) * _loss_weights(model, x).double()).sum()
+    return torch.cat([gradient.reshape(-1) for gradient in torch.autograd.grad(loss, list(plain.parameters()))])
 
 
-def _csr(model: nn.Sequential) -> Callable[[Tensor], Tensor]:
-    """torch's own sparse matrices: the activations as CSR at each layer."""
-
-    def run(h: Tensor) -> Tensor:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CSR support is in beta, says torch at each call
-            for m in model:
-                h = torch.addmm(m.bias, h.to_sparse_csr(), m.weight.t()) if isinstance(m, nn.Linear) else m(h)
-        return h
-
-    return run
+@torch.no_grad()
+def _loss_weights(model: nn.Sequential, x: Tensor) -> Tensor:
+    """The loss is the sum of the outputs, each times one of these."""
+    return torch.randn(model(x).shape, generator=torch.Generator().manual_seed(1)) / len(x)
 
 
 def _without_gradients(run: Callable[[Tensor], object], inputs: list[Tensor]) -> Work:
@@ -92,24 +83,23 @@ def _without_gradients(run: Callable[[Tensor], object], inputs: list[Tensor]) ->
     return work
 
 
-def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    # All Sequentials share one forward, and dynamo keeps at most a few compilations of it: without a reset the ninth
-    # setting would be measured uncompiled.
-    torch.compiler.reset()
-    with warnings.catch_warnings():
-        # torch's own compiler still imports a module that uses it.
-        warnings.filterwarnings("ignore", "`torch.jit.script_method` is deprecated", DeprecationWarning)
-        return torch.compile(model)
+def _of_output(precision: str, work: Work) -> Peer:
+    """A peer whose work gives out the network's output: as a tensor, an array or one of a list or mapping of them."""
 
+    def result() -> Tensor:
+        out: Any = work(0)
+        if hasattr(out, "values") and not isinstance(out, Tensor):
+            out = next(iter(out.values()))
+        if isinstance(out, list):
+            out = out[0]
+        return torch.as_tensor(np.array(out)) if not isinstance(out, Tensor) else out.clone()
 
-def _hushed(model: nn.Sequential) -> nn.Sequential:
-    """A copy in which the benchmark's own CReLU is swapped for the library's."""
-    return nn.Sequential(*(hn.CReLU(m.threshold, m.clip) if isinstance(m, CReLU) else copy.deepcopy(m) for m in model))
+    return Peer(precision, work, result)
 
 
 def _accelerated(model: nn.Sequential, adaptive: bool, frozen: bool = False, half: bool = False) -> nn.Sequential:
     """A copy on the engine."""
-    twin = _hushed(model)
+    twin = copy.deepcopy(model)
     sparse.accelerate(twin, adaptive=adaptive, frozen=frozen)
     if half:
         taken = {name for run in sparse.report(twin).taken for name in run}
@@ -121,68 +111,87 @@ def _accelerated(model: nn.Sequential, adaptive: bool, frozen: bool = False, hal
 
 def inference_peers(
     model: nn.Sequential, inputs: list[Tensor], threads: int, wanted: set[str], adaptive: bool
-) -> tuple[dict[str, tuple[str, Work]], list[str]]:
-    """name → (precision, work), and the names of those that are not installed."""
-    works: dict[str, tuple[str, Work]] = {
-        "hush": ("f32", _without_gradients(_accelerated(model, adaptive), inputs)),
-        "hush_frozen": ("f32", _without_gradients(_accelerated(model, adaptive, frozen=True), inputs)),
+) -> tuple[dict[str, Peer], list[str]]:
+    """The peers by name, and the names of those that are not installed."""
+    plain = in_plain_torch(model)
+    runs: dict[str, Callable[[], Callable[[Tensor], object]]] = {
+        "torch_eager": lambda: plain,
+        "hush_nn_dense": lambda: copy.deepcopy(model),
+        "torch_compile": lambda: compiled(plain),
+        "torch_csr": lambda: with_csr_activations(plain),
+    }
+    peers = {
+        "hush": _of_output("f32", _without_gradients(_accelerated(model, adaptive), inputs)),
+        "hush_frozen": _of_output("f32", _without_gradients(_accelerated(model, adaptive, frozen=True), inputs)),
     }
     if "openvino_bf16" in wanted:
         half = _accelerated(model, adaptive, frozen=True, half=True)
-        works["hush_bf16_weights"] = ("bf16", _without_gradients(half, inputs))
-    if "torch_eager" in wanted:
-        works["torch_eager"] = ("f32", _without_gradients(model, inputs))
-    if "hush_nn_dense" in wanted:
-        works["hush_nn_dense"] = ("f32", _without_gradients(_hushed(model), inputs))
-    if "torch_compile" in wanted:
-        works["torch_compile"] = ("f32", _without_gradients(_compiled(model), inputs))
-    if "torch_csr" in wanted:
-        works["torch_csr"] = ("f32", _without_gradients(_csr(model), inputs))
+        peers["hush_bf16_weights"] = _of_output("bf16", _without_gradients(half, inputs))
+    for name, make in runs.items():
+        if name in wanted:
+            peers[name] = _of_output("f32", _without_gradients(make(), inputs))
     absent = []
-    for name, package in (("onnxruntime", "onnxruntime"), ("openvino_f32", "openvino"), ("openvino_bf16", "openvino")):
+    for name, package in _PACKAGES.items():
         if name not in wanted:
             continue
         if importlib.util.find_spec(package) is None or importlib.util.find_spec("onnx") is None:
             absent.append(name)
         elif name == "onnxruntime":
-            works[name] = ("f32", _onnxruntime(model, inputs, threads))
+            peers[name] = _of_output("f32", on_onnxruntime(plain, inputs, threads))
         else:
-            precision = name.split("_")[1]
-            works[name] = (precision, _openvino(model, inputs, threads, precision))
-    return works, absent
+            precision = name.removeprefix("openvino_")
+            peers[name] = _of_output(precision, on_openvino(plain, inputs, threads, precision))
+    return peers, absent
 
 
-def training_peers(
-    model: nn.Sequential, inputs: list[Tensor], wanted: set[str], adaptive: bool
-) -> dict[str, tuple[str, Work]]:
+def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str], adaptive: bool) -> dict[str, Peer]:
     """A full SGD step each: zero_grad, forward, backward, update."""
-    with torch.no_grad():
-        shape = model(inputs[0]).shape
-    target = torch.randn(shape, generator=torch.Generator().manual_seed(1)) / len(inputs[0])
+    target = _loss_weights(model, inputs[0])
 
     def step(net: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -> Work:
         def work(turn: int) -> None:
             optimizer.zero_grad()
-            (net(inputs[turn % len(inputs)]) * target).sum().backward()
+            torch.autograd.backward((net(inputs[turn % len(inputs)]) * target).sum())
             optimizer.step()
 
         return work
 
     def sgd(net: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(net.parameters(), lr=1e-7)  # small: the network must stay where it is while we look
+        return torch.optim.SGD(net.parameters(), lr=_STEP)
 
     fast, fused = _accelerated(model, adaptive), _accelerated(model, adaptive)
-    optimizer = sgd(fused)
-    sparse.accelerate(fused, optimizer=optimizer, adaptive=adaptive)
-    works: dict[str, tuple[str, Work]] = {"hush": ("f32", step(fast, sgd(fast)))}
-    works["hush_fused"] = ("f32", step(fused, optimizer))
-    if "torch_eager" in wanted:
-        eager = copy.deepcopy(model)
-        works["torch_eager"] = ("f32", step(eager, sgd(eager)))
-    if "hush_nn_dense" in wanted:
-        dense = _hushed(model)
-        works["hush_nn_dense"] = ("f32", step(dense, sgd(dense)))
-    if "torch_compile" in wanted:
-        twin = copy.deepcopy(model)
-        works["torch_compile"] = ("f32", step(_compiled(twin), sgd(twin)))
-    return works
+    optimizer, fused_optimizer = sgd(fast), sgd(fused)
+    sparse.accelerate(fused, optimizer=fused_optimizer, adaptive=adaptive)
+    peers = {
+        "hush": _of_step(step(fast, optimizer), optimizer),
+        "hush_fused": _of_step(step(fused, fused_optimizer), fused_optimizer),
+    }
+    for name, twin, prepare in (
+        ("torch_eager", in_plain_torch(model), None),
+        ("hush_nn_dense", copy.deepcopy(model), None),
+        ("torch_compile", in_plain_torch(model), compiled),
+    ):
+        if name in wanted:
+            optimizer = sgd(twin)
+            peers[name] = _of_step(step(prepare(twin) if prepare else twin, optimizer), optimizer)
+    return peers
+
+
+def _of_step(work: Work, optimizer: torch.optim.Optimizer) -> Peer:
+    """A peer whose work is a step of SGD; its result is what the step goes down by at a learning rate of 1."""
+
+    @torch.no_grad()
+    def result() -> Tensor:
+        (group,) = optimizer.param_groups
+        before = [parameter.clone() for parameter in group["params"]]
+        group["lr"] = 1.0
+        with torch.enable_grad():
+            work(0)
+        group["lr"] = _STEP
+        moved = []
+        for parameter, old in zip(group["params"], before, strict=True):
+            moved.append((old.double() - parameter.double()).reshape(-1))
+            parameter.copy_(old)
+        return torch.cat(moved)
+
+    return Peer("f32", work, result)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from hush.bench import Row
+    from hush.bench import Measurement
 
 bench_app = typer.Typer(
     help="Time the sparse engine beside other runtimes, as ratios.",
@@ -128,31 +128,33 @@ def _run(
     if plot is not None and not plot.absolute().parent.is_dir():
         raise ValueError(f"--plot is {str(plot)!r}, whose folder does not exist.")
     from hush import bench
+    from hush.bench.readable import header_lines, line_of, setting_lines
 
-    counts = (options["threads"], options["repeats"])
-    bench.check(work, widths, options.get("depth"), batches, sparsities, *counts, peers)
-    _say(str(bench.machine(options["threads"])))
+    threads, repeats = options["threads"], options["repeats"]
+    bench.check_arguments(work, widths, options.get("depth"), batches, sparsities, threads, repeats, peers)
+    for line in header_lines(work, bench.machine(threads), threads, repeats, sparsities):
+        _say(line)
     if peers is not None:
         options["peers"] = peers
-    rows: list[Row] = []
+    found: list[Measurement] = []
     absent: set[str] = set()
     for width in widths:
         for s in sparsities:
             given = _trained(s, width, options["depth"], data) if masks == "trained" else {}
             for batch in batches:
                 more, missing = getattr(bench, work)(width=width, sparsity=s, batch=batch, **options, **given)
-                rows += more
+                found += more
                 absent |= set(missing)
-                for row in more:
-                    _say(_line(row))
+                for line in (*setting_lines(more[0]), *map(line_of, more), ""):
+                    _say(line)
     if absent:
-        _say(f"absent: {', '.join(sorted(absent))} (pip install 'hush[bench]').")
+        _say(f"Not installed, and so not timed: {', '.join(sorted(absent))} (the extra `bench` brings them).")
     if as_json:
-        typer.echo(json.dumps([row.to_dict() for row in rows], indent=1))
+        typer.echo(json.dumps([measurement.to_dict() for measurement in found], indent=1))
     if plot is not None:
-        from hush.bench.plot import plot as draw
+        from hush.bench.speedup_plot import plot_speedup
 
-        draw(rows, plot)
+        plot_speedup(found, plot)
 
 
 def _trained(sparsity: float, width: int, depth: int | None, data: Path | None) -> dict[str, Any]:
@@ -162,24 +164,9 @@ def _trained(sparsity: float, width: int, depth: int | None, data: Path | None) 
     split = load("digits" if data is None else "mnist", directory=data).train
     images, labels = split.images, split.labels
     epochs = 20 if data is None else 2
-    model, accuracy = bench.trained(images, labels, sparsity, width, depth or 30, epochs)
+    model, accuracy = bench.train_network(images, labels, sparsity, width, depth or 30, epochs)
     _say(f"trained {epochs} epochs, {accuracy:.2f} of the last thousand right")
     return {"model": model, "samples": images}
-
-
-def _line(row: "Row") -> str:
-    s = row.setting
-    text = f"{s.work:10} {s.width:>4}×{s.depth:<3} s={s.sparsity:<5g} batch {s.batch:<4} {row.peer:18}"
-    text += f"{row.median_ms:9.3f} ms ± {row.spread_ms:<7.3f}"
-    if row.ratio_to_best_peer is not None:
-        text += f" ×{row.ratio_to_best_peer:<6.2f}"
-    if row.ratio_to_eager is not None:
-        text += f" (×{row.ratio_to_eager:.2f} torch eager)"
-    from hush.bench import OURS
-
-    if row.peer in OURS and row.ratio_to_bound is not None:
-        text += f" {row.ratio_to_bound:.2f} of 1/(1−s), {row.useful_gflops:.1f} useful GFLOP/s"
-    return text
 
 
 def _say(text: str) -> None:

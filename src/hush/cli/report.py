@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hush.theory import ACTIVATIONS, Design
+from hush.theory import Design, activation_names
 from hush.theory import design as make_design
 
 
@@ -13,7 +13,7 @@ def report_command(
     runs: Annotated[list[Path] | None, typer.Argument(help="Run directories, or directories of them.")] = None,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     design: Annotated[list[Path] | None, typer.Option(help="A design that `hush design --json` printed.")] = None,
-    activation: Annotated[str | None, typer.Option(help=f"Report a new design: {', '.join(ACTIVATIONS)}.")] = None,
+    activation: Annotated[str | None, typer.Option(help=f"A new design: {', '.join(activation_names())}.")] = None,
     sparsity: Annotated[float | None, typer.Option(help="Its share of exact zeros, for example 0.85.")] = None,
     width: Annotated[int | None, typer.Option(help="Its units per layer.")] = None,
     depth: Annotated[int | None, typer.Option(help="Its number of layers.")] = None,

@@ -4,10 +4,18 @@ import inspect
 import json
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from hush.reproduce.printed_table import PrintedTable
+    from hush.reproduce.sweep import Swept
+
+    # What is printed, the same for JSON, and what came of the sweep.
+    _Read: TypeAlias = tuple[Sequence[PrintedTable], list[dict[str, Any]], Swept]
 
 _Part = Annotated[str, typer.Option(help="dnn, cnn or both.")]
 _Preset = Annotated[
@@ -19,7 +27,7 @@ _Preset = Annotated[
 _Rows = Annotated[str | None, typer.Option(help="Such as 1-5,8 or crelu-0.85 or cst-0.8-0.7; by default the preset's.")]
 _Seeds = Annotated[int | None, typer.Option(help="Runs of each row; by default the preset's.", min=1)]
 _Set = Annotated[list[str] | None, typer.Option("--set", help="Another value for a field of the recipe: lr=1e-3.")]
-_Engine = Annotated[str, typer.Option(help="local or ray.")]
+_Executor = Annotated[str, typer.Option(help="Who trains the runs: local (this machine) or ray (a cluster).")]
 _Address = Annotated[str | None, typer.Option(help="Of the Ray cluster; without it a local one is started.")]
 _Cpus = Annotated[int, typer.Option(help="CPUs of each Ray task, and threads of its run.", min=1)]
 _Gpus = Annotated[float, typer.Option(help="GPUs of each Ray task.", min=0.0)]
@@ -47,7 +55,7 @@ _HELP = {
 
     hush reproduce table1 --part dnn --rows 1-6,crelu-0.85
 
-    hush reproduce table1 --preset paper --engine ray --address auto --gpus 1
+    hush reproduce table1 --preset paper --executor ray --address auto --gpus 1
     """,
     "table-shallow-unclipped": f"""The unclipped networks of 30 layers on MNIST, beside the paper's values.
 
@@ -85,14 +93,14 @@ def add_to(app: typer.Typer) -> None:
     app.command("design-table")(design_table)
 
 
-def _command(name: str) -> Any:
+def _command(name: str) -> Callable[..., None]:
     def command(
         part: _Part = "both",
         preset: _Preset = "quick",
         rows: _Rows = None,
         seeds: _Seeds = None,
         given: _Set = None,
-        engine: _Engine = "local",
+        executor: _Executor = "local",
         address: _Address = None,
         cpus: _Cpus = 1,
         gpus: _Gpus = 0.0,
@@ -105,21 +113,24 @@ def _command(name: str) -> Any:
         out: _Out = None,
         as_json: _Json = False,
     ) -> None:
-        from hush.reproduce.experiment import parse_fields
+        from hush.reproduce.experiments import parse_fields
         from hush.reproduce.sweep import Cluster
 
-        choose_format(form, out)  # before hours of training
+        # Before hours of training.
+        choose_format(form, out)
+        _make_folder(out)
         asked: dict[str, Any] = {"seeds": seeds, "given": parse_fields(given or []), "root": root, "show": show}
-        asked |= {"engine": engine, "cluster": Cluster(address, cpus, gpus, collect)}
-        asked |= {"workers": workers, "directory": data_dir}
+        asked |= {"executor": executor, "cluster": Cluster(address, cpus, gpus, collect)}
+        asked |= {"workers": workers, "data_dir": data_dir}
         if name != _SECOND:
             asked |= {"part": part, "rows": rows}
-        grids, values, swept = (_second if name == _SECOND else _table)(name, preset, asked)
+        read = _second_failure if name == _SECOND else _table
+        printed, values, swept = read(name, preset, asked)
         if as_json:
             typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         else:
             which = (name, part if name == "table1" else "both", preset)
-            emit(grids, form, out, "_".join(w for w in which if w not in ("both", "quick")).replace("-", "_"))
+            emit(printed, form, out, "_".join(w for w in which if w not in ("both", "quick")).replace("-", "_"))
         if not show:
             for sentence in swept.sentences():
                 typer.echo(sentence, err=True)
@@ -132,19 +143,19 @@ def _command(name: str) -> Any:
     return command
 
 
-def _table(name: str, preset: str, asked: dict[str, Any]) -> tuple[Any, Any, Any]:
-    from hush.reproduce.beside import result_grid
-    from hush.reproduce.table import reproduce_table
+def _table(name: str, preset: str, asked: dict[str, Any]) -> "_Read":
+    from hush.reproduce.comparison_table import compare_results
+    from hush.reproduce.train_and_read import reproduce_table
 
     tables, swept = reproduce_table(name, preset, **asked)
-    return [result_grid(table, command_line()) for table in tables], [table.to_dict() for table in tables], swept
+    return [compare_results(table, command_line()) for table in tables], [table.to_dict() for table in tables], swept
 
 
-def _second(_: str, preset: str, asked: dict[str, Any]) -> tuple[Any, Any, Any]:
-    from hush.reproduce.second_failure import second_failure_grid, second_failure_mode
+def _second_failure(_: str, preset: str, asked: dict[str, Any]) -> "_Read":
+    from hush.reproduce.second_failure import print_histories, second_failure_mode
 
-    curves, recipe, swept = second_failure_mode(preset, **asked)
-    return [second_failure_grid(curves, recipe, command_line())], [curve.to_dict() for curve in curves], swept
+    found, recipe, swept = second_failure_mode(preset, **asked)
+    return [print_histories(found, recipe, command_line())], [history.to_dict() for history in found], swept
 
 
 def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False) -> None:
@@ -156,13 +167,15 @@ def design_table(form: _Format = None, out: _Out = None, as_json: _Json = False)
 
     hush reproduce design-table --format latex --out designs.tex
     """
-    from hush.reproduce.beside import design_grid
+    from hush.reproduce.design_table import compare_designs
 
-    grid = design_grid(command_line())
+    choose_format(form, out)
+    _make_folder(out)
+    printed = compare_designs(command_line())
     if as_json:
-        typer.echo(json.dumps(list(grid.records), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(list(printed.records), indent=2, ensure_ascii=False))
     else:
-        emit([grid], form, out, "design_table")
+        emit([printed], form, out, "design_table")
 
 
 def command_line() -> str:
@@ -176,7 +189,7 @@ def choose_format(form: str | None, out: Path | None) -> str:
     Raises:
         ValueError: if it is none of FORMATS.
     """
-    from hush.reproduce.grid import FORMATS
+    from hush.reproduce.printed_table import FORMATS
 
     if form is None and out is not None:
         form = {".md": "markdown", ".csv": "csv", ".tex": "latex"}.get(out.suffix)
@@ -185,22 +198,38 @@ def choose_format(form: str | None, out: Path | None) -> str:
     return form or "rich"
 
 
-def emit(grids: Any, form: str | None, out: Path | None, name: str) -> None:
+def emit(tables: Sequence["PrintedTable"], form: str | None, out: Path | None, name: str) -> None:
     """Print the tables, or write them: to a file, or as `name`.md and `name`.csv into a directory."""
     from hush._files import replace_text
-    from hush.reproduce.grid import render
+    from hush.reproduce.printed_table import render
 
     if out is None:
         terminal = sys.stdout.isatty()
-        typer.echo(render(grids, choose_format(form, out), colour=terminal, width=None if terminal else 200))
+        typer.echo(render(tables, choose_format(form, out), colour=terminal, width=None if terminal else 200))
         return
     files = {out: choose_format(form, out)}
-    if out.is_dir() or not out.suffix:
+    if _is_folder(out):
         files = {out / f"{name}.md": "markdown", out / f"{name}.csv": "csv"}
+    _make_folder(out)
     try:
         for file, kind in files.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(file, render(grids, kind, width=200))
+            replace_text(file, render(tables, kind, width=200))
             typer.echo(str(file), err=True)
     except OSError as error:
-        raise ValueError(f"cannot write {out}: {error}.") from error
+        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error
+
+
+def _is_folder(out: Path) -> bool:
+    """A name without an ending is that of a folder."""
+    return out.is_dir() or not out.suffix
+
+
+def _make_folder(out: Path | None) -> None:
+    """The folder that what is written to `out` goes into."""
+    if out is None:
+        return
+    folder = out if _is_folder(out) else out.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.strerror or error}.") from error

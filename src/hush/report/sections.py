@@ -6,29 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hush.report.html import Html, details, figures, heading, image, paragraph, table, verdict
+from hush.report.run_origin import describe_origins, origin_of_run
 from hush.theory import Design
 
 if TYPE_CHECKING:
     from hush.train import Run
 
 __all__ = ["of_designs", "of_runs", "summary"]
-
-# table, x, y, the axis' label, the caption
-_CURVES = (
-    ("losses", "step", "loss", "training loss", "Training loss."),
-    ("metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images."),
-    ("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero."),
-)
-# column of layers, label, logarithmic, the caption
-_LAYERS = (
-    ("sparsity", "sparsity", False, "Sparsity of every layer over training."),
-    (
-        "gradient_norm",
-        "gradient norm",
-        True,
-        "Norm of the gradient at every layer over training; white: zero or not finite.",
-    ),
-)
 
 
 def summary(runs: Sequence["Run"], designs: Sequence[Design]) -> Html:
@@ -60,7 +44,11 @@ def of_runs(runs: Sequence["Run"]) -> list[Html]:
     if not runs:
         return []
     names = [short_name(run) for run in runs]
-    parts = [heading(2, "Runs" if len(runs) > 1 else "The run"), _comparison(runs), heading(2, "Curves")]
+    parts = [heading(2, "Runs" if len(runs) > 1 else "The run"), _comparison(runs)]
+    origins = [origin_of_run(run.directory) for run in runs if run.result is not None]
+    if origins:
+        parts.append(paragraph(describe_origins(origins)))
+    parts.append(heading(2, "Curves"))
     parts.append(_curves(runs, names))
     parts.append(heading(2, "Layer by layer"))
     for run in runs:
@@ -101,11 +89,18 @@ def _prediction(trains: bool | None) -> str:
 def _curves(runs: Sequence["Run"], names: Sequence[str]) -> Html:
     from hush.report import charts
 
+    shown = (
+        charts.Curve("losses", "step", "loss", "training loss", "Training loss; a run ends where it is not finite."),
+        charts.Curve(
+            "metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
+        ),
+        charts.Curve("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero.", True),
+    )
     pictures = []
-    for name, x, y, label, caption in _CURVES:
-        drawn = charts.curve(runs, names, name, x, y, label)
+    for curve in shown:
+        drawn = charts.draw_curve(runs, names, curve)
         if drawn is not None:
-            pictures.append(image(charts.svg(drawn), "svg+xml", caption))
+            pictures.append(image(charts.svg(drawn), "svg+xml", curve.caption))
     return figures(pictures) if pictures else paragraph("Nothing has been recorded yet.")
 
 
@@ -117,11 +112,16 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
         parts = [heading(3, short_name(run)), verdict(_ended(run), _went_well(run))]
     plan = run.config.design()
     parts.append(paragraph(f"Predicted before training: {run.result.predicted if run.result else plan.verdict}"))
+    norms = "Norm of the gradient at every layer over training; white: zero or not finite."
+    shown = (
+        charts.HeatMap("sparsity", "sparsity", "Sparsity of every layer over training."),
+        charts.HeatMap("gradient_norm", "gradient norm", norms, logarithmic=True),
+    )
     pictures = []
-    for column, label, logarithmic, caption in _LAYERS:
-        drawn = charts.heat_map(run, column, label, logarithmic=logarithmic)
+    for kind in shown:
+        drawn = charts.draw_heat_map(run, kind)
         if drawn is not None:
-            pictures.append(image(charts.png(drawn), "png", caption))
+            pictures.append(image(charts.png(drawn), "png", kind.caption))
     parts.append(figures(pictures) if pictures else paragraph("No layer has been recorded yet."))
     settings = [(key, json.dumps(value)) for key, value in run.config.to_dict().items() if value is not None]
     parts.append(details("Every setting", table((), [("directory", str(run.directory)), *settings])))
@@ -149,5 +149,6 @@ def of_designs(designs: Sequence[Design]) -> list[Html]:
             parts.append(heading(3, f"{plan.activation}, s = {plan.sparsity:g}"))
         parts.append(verdict(plan.verdict, plan.trains))
         caption = "The variance map V(q); filled dots are stable fixed points, open ones are not."
-        parts.append(figures([image(charts.svg(charts.variance(plan)), "svg+xml", caption), table((), plan.rows())]))
+        picture = image(charts.svg(charts.draw_variance_map(plan)), "svg+xml", caption)
+        parts.append(figures([picture, table((), plan.rows())]))
     return parts

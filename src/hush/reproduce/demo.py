@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hush import sparse
-from hush.bench.row import Setting
-from hush.bench.timing import Work, compare
+from hush.bench.measurement import Setting
+from hush.bench.timing import Timed, Work, compare
 from hush.data import load
 from hush.diagnose.verb import diagnose
 from hush.report import report
@@ -131,5 +131,6 @@ def _time_steps(config: TrainConfig) -> tuple[float, float]:
 
     sparsity = config.design().sparsity
     setting = Setting("step", config.width, config.depth, config.batch, sparsity, torch.get_num_threads())
-    dense, fast = compare(setting, {"dense": ("f32", step(False)), "hush_fused": ("f32", step(True))}, _TURNS, 0.0)
+    works = {"dense": Timed("f32", step(False)), "hush_fused": Timed("f32", step(True))}
+    dense, fast = compare(setting, works, _TURNS, 0.0)
     return dense.median_ms, fast.median_ms

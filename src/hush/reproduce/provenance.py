@@ -1,45 +1,64 @@
-"""Where figures come from: the protocol, the command, the versions, the date and the kind of machine."""
+"""Where the results of a table come from: the versions, days and machines of its runs, and their protocol.
 
-import datetime
-import os
-import platform
+Everything is read from the run directories.
+"""
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hush.report.run_origin import RunOrigin, describe_origins, origin_of_run
 from hush.reproduce.presets import Preset, left_open
-from hush.train.result import Result
+from hush.train.result import Run
 
-__all__ = ["Provenance", "machine_class", "protocol", "provenance"]
+__all__ = ["Provenance", "protocol", "provenance_of_runs"]
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The versions that a set of runs were trained with, and the time it took in all."""
+    """What a set of runs were trained with, when and where, and the time they took in all."""
 
     versions: Mapping[str, str]
     seconds: float
+    origins: tuple[RunOrigin, ...]
 
     def sentences(self, command: str) -> list[str]:
-        """The command, and where and with what it was run."""
-        if not self.versions:
+        """The command, what the runs were trained with, and on which days and machines."""
+        if not self.origins:
             return [f"Command: {command}", "Nothing was run yet."]
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
         return [
             f"Command: {command}",
-            f"Versions: {versions}. Date: {today}. Machine: {machine_class()}. Training time: {self.seconds:.0f} s.",
+            f"Versions: {versions}. Training time: {self.seconds:.0f} s.",
+            self.stamp(),
         ]
 
+    def stamp(self) -> str:
+        """Every day and every machine of the runs, in one line."""
+        return describe_origins(self.origins)
 
-def provenance(results: Iterable[Result]) -> Provenance:
-    """Of these results; where they differ in a version, all of them are named."""
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "versions": dict(self.versions),
+            "seconds": self.seconds,
+            "days": sorted({origin.day for origin in self.origins}),
+            "machines": sorted({origin.machine for origin in self.origins}),
+            "recorded": all(origin.recorded for origin in self.origins),
+        }
+
+
+def provenance_of_runs(runs: Iterable[Run]) -> Provenance:
+    """Of those of these runs that are finished; where they differ in a version, all of them are named."""
     versions: dict[str, set[str]] = {}
-    seconds = 0.0
-    for result in results:
-        seconds += result.seconds
-        for name, version in result.versions.items():
+    seconds, origins = 0.0, []
+    for run in runs:
+        if run.result is None:
+            continue
+        seconds += run.result.seconds
+        origins.append(origin_of_run(run.directory))
+        for name, version in run.result.versions.items():
             versions.setdefault(name, set()).add(version)
-    return Provenance({name: " and ".join(sorted(found)) for name, found in sorted(versions.items())}, seconds)
+    named = {name: " and ".join(sorted(found)) for name, found in sorted(versions.items())}
+    return Provenance(named, seconds, tuple(origins))
 
 
 def protocol(recipe: Preset) -> list[str]:
@@ -49,15 +68,10 @@ def protocol(recipe: Preset) -> list[str]:
         said += [f"- {sentence}" for sentence in recipe.differences]
     else:
         said = ["The paper's protocol."]
+    if recipe.own:
+        seen = ", on the one seed shown" if recipe.seeds == 1 else ""
+        said.append(
+            f"{len(recipe.own)} recipes for single rows or groups of rows were found by trials on these very "
+            f"rows{seen}: what they reach is in-sample."
+        )
     return [*said, "What the paper leaves open:", *(f"- {sentence}" for sentence in left_open(recipe.fields))]
-
-
-def machine_class() -> str:
-    """The kind of machine, without its name: "2 cores, AMD EPYC, Linux x86_64"."""
-    model = platform.processor()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass
-    return ", ".join(filter(None, [f"{os.cpu_count()} cores", model, f"{platform.system()} {platform.machine()}"]))

@@ -6,18 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hush.reproduce.agreement import ACCURACY_TOLERANCE, SPARSITY_TOLERANCE, Seed, Verdict, judge, near, printed
-from hush.reproduce.experiment import Experiment, Row
+from hush.report.run_origin import RunOrigin, origin_of_run
+from hush.reproduce.agreement import (
+    ACCURACY_TOLERANCE,
+    SPARSITY_TOLERANCE,
+    PrintedValue,
+    RunEnd,
+    Verdict,
+    expected_outcome,
+    judge_row,
+    near,
+    printed_values,
+)
+from hush.reproduce.experiments import Experiment, TableRow
+from hush.reproduce.paper import Outcome
 from hush.reproduce.presets import Preset, left_open
-from hush.reproduce.provenance import Provenance, protocol, provenance
-from hush.train.result import Result, load_run
+from hush.reproduce.provenance import Provenance, protocol, provenance_of_runs
+from hush.train.result import Result, Run, load_run
 
-__all__ = ["Figure", "ResultRow", "ResultTable", "read_results"]
+__all__ = ["MeanOfRuns", "ResultRow", "ResultTable", "read_results"]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A mean over so many seeds, their standard deviation (of the sample; NaN for one), and the paper's."""
+class MeanOfRuns:
+    """A mean over so many runs, their standard deviation (of the sample; NaN for one), and the paper's."""
 
     mean: float
     std: float
@@ -35,29 +47,35 @@ class Figure:
     def paper(self, spread: bool = True) -> str:
         return f"{self.paper_mean:.2f}" + (f" ± {self.paper_std:g}" if spread else "")
 
+    def gap(self) -> str:
+        """Ours less the paper's, with its sign."""
+        # Adding 0 makes a rounded −0 a 0.
+        return f"{round(self.mean - self.paper_mean, 2) + 0.0:+.2f}".replace("-", "−") if self.count else "–"
+
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row: what was asked for (`wanted` seeds), what there is, and whether it agrees."""
+    """A row: what was asked for (`wanted` runs, one for each seed), what there is, and whether it agrees."""
 
-    row: Row
+    row: TableRow
     wanted: int
-    seeds: tuple[Seed, ...]
+    runs: tuple[RunEnd, ...]
     unfinished: int
-    accuracy: Figure
-    sparsity: Figure
+    accuracy: MeanOfRuns
+    sparsity: MeanOfRuns
     verdict: Verdict
     epochs: tuple[int, ...]
+    origins: tuple[RunOrigin, ...]
 
     @property
     def status(self) -> str:
         """Done, or what is missing."""
         if not self.wanted:
             return "not asked for"
-        if len(self.seeds) == self.wanted:
+        if len(self.runs) == self.wanted:
             return f"{self.wanted} of {self.wanted} seeds"
         begun = f", {self.unfinished} begun" if self.unfinished else ""
-        return f"not run yet{begun}" if not self.seeds else f"{len(self.seeds)} of {self.wanted} seeds{begun}"
+        return f"not run yet{begun}" if not self.runs else f"{len(self.runs)} of {self.wanted} seeds{begun}"
 
 
 @dataclass(frozen=True)
@@ -78,19 +96,49 @@ class ResultTable:
 
     def sentences(self) -> list[str]:
         """The footer, sentence by sentence."""
-        right, judged = self.agreeing
-        ran = sum(bool(row.seeds) for row in self.rows)
-        said = [f"{right} of {judged} rows agree with the paper; {ran} of its {len(self.rows)} rows were run."]
+        ran = [row for row in self.rows if row.runs]
+        runs = sum(len(row.runs) for row in ran)
+        size = (
+            f"{len(ran)} of the paper's {len(self.rows)} rows were run, {runs} {'run' if runs == 1 else 'runs'} in all."
+        )
         if not self.recipe.judged:
+            return [f"{size} The preset {self.recipe.name} says nothing of the paper.", *protocol(self.recipe)]
+        return [size, *self._agreement(ran), *protocol(self.recipe)]
+
+    def _agreement(self, ran: list[ResultRow]) -> list[str]:
+        right, judged = self.agreeing
+        if self.recipe.cut_short:
             said = [
-                f"{ran} of {len(self.rows)} rows were run; the preset {self.recipe.name} says nothing of the paper."
+                f"{right} of {judged} rows hold or come apart as the paper's train or fail; runs this short say "
+                f"nothing of accuracies."
             ]
+        else:
+            said = [f"{right} of {judged} rows with a verdict train or fail as the paper's do (✓)."]
+        for words, rows in self._without_verdict(ran).items():
+            numbers = ", ".join(str(row.row.number) for row in rows)
+            said.append(f"{'Row' if len(rows) == 1 else 'Rows'} {numbers}: no verdict; {words}.")
         said += [
             f"Row {row.row.number} ({row.row.name}) disagrees: {row.verdict.reason}."
-            for row in self.rows
+            for row in ran
             if row.verdict.agrees is False
         ]
-        return said + protocol(self.recipe)
+        return said
+
+    def _without_verdict(self, ran: list[ResultRow]) -> dict[str, list[ResultRow]]:
+        """The rows on which nothing can be said, by the reason why."""
+        found: dict[str, list[ResultRow]] = {}
+        for row in ran:
+            if row.verdict.agrees is not None:
+                continue
+            paper = expected_outcome(row.row.paper, self.part)
+            if paper is Outcome.MIXED:
+                words = "in the paper some runs train and some fail, which few runs cannot contradict"
+            elif paper is Outcome.SECOND_FAILURE_MODE:
+                words = "the paper's second failure mode neither trains nor fails"
+            else:
+                words = "ours left chance and did not come as far as the paper's"
+            found.setdefault(words, []).append(row)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         right, judged = self.agreeing
@@ -105,11 +153,12 @@ class ResultTable:
                     "row": row.row.number,
                     "name": row.row.name,
                     "status": row.status,
-                    "accuracy": [seed.accuracy for seed in row.seeds],
-                    "sparsity": [seed.sparsity for seed in row.seeds],
+                    "accuracy": [run.accuracy for run in row.runs],
+                    "sparsity": [run.sparsity for run in row.runs],
                     "epochs": list(row.epochs),
                     "paper_accuracy": row.accuracy.paper_mean,
                     "paper_sparsity": row.sparsity.paper_mean,
+                    "outcome": row.verdict.outcome,
                     "agrees": row.verdict.agrees,
                     "reason": row.verdict.reason,
                 }
@@ -117,7 +166,7 @@ class ResultTable:
             ],
             "differences": list(self.recipe.differences),
             "left_open": list(left_open(self.recipe.fields)),
-            "versions": dict(self.origin.versions),
+            "provenance": self.origin.to_dict(),
         }
 
 
@@ -127,51 +176,55 @@ def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
     Raises:
         ValueError: if a file of a finished run is damaged.
     """
-    rows, results = [], []
+    rows, finished = [], list[Run]()
     for row in experiment.rows:
-        seeds, epochs, unfinished = [], [], 0
+        own, unfinished = list[Run](), 0
         for config in row.configs:
             directory = Path(root) / config.name
-            if not (directory / "result.json").is_file():
+            if (directory / "result.json").is_file():
+                own.append(load_run(directory, config))
+            else:
                 unfinished += (directory / "metrics.csv").is_file()
-                continue
-            run = load_run(directory, config)
-            assert run.result is not None
-            best = max([run.result.test_accuracy, *map(float, run.metrics["validation_accuracy"])])
-            seeds.append(Seed(run.result.test_accuracy, run.result.sparsity, best, _loss(run.result)))
-            epochs.append(run.result.epochs)
-            results.append(run.result)
-        rows.append(_row(experiment, row, tuple(seeds), unfinished, tuple(epochs)))
-    return ResultTable(experiment.name, experiment.part, experiment.preset, tuple(rows), provenance(results))
+        rows.append(_read_row(experiment, row, own, unfinished))
+        finished += own
+    return ResultTable(experiment.name, experiment.part, experiment.preset, tuple(rows), provenance_of_runs(finished))
 
 
-def _loss(result: Result) -> float:
-    return math.nan if result.test_loss is None else result.test_loss
-
-
-def _row(
-    experiment: Experiment, row: Row, seeds: tuple[Seed, ...], unfinished: int, epochs: tuple[int, ...]
-) -> ResultRow:
+def _read_row(experiment: Experiment, row: TableRow, own: list[Run], unfinished: int) -> ResultRow:
     recipe, part = experiment.preset, experiment.part
-    accuracy, sparsity = printed(row.paper, part)
-    verdict = judge(row.paper, part, list(seeds), recipe)
+    accuracy, sparsity = printed_values(row.paper, part)
+    ends = tuple(map(_end_of_run, own))
+    verdict = judge_row(row.paper, part, list(ends), recipe)
     if not row.configs:
-        verdict = Verdict(None, "not asked for")
+        verdict = Verdict(None, "not asked for", "not asked for")
     elif not recipe.judged:
-        verdict = Verdict(None, f"the preset {recipe.name} says nothing of the paper")
+        verdict = Verdict(None, "not judged", f"the preset {recipe.name} says nothing of the paper")
     return ResultRow(
-        row,
-        len(row.configs),
-        seeds,
-        unfinished,
-        _figure([seed.accuracy for seed in seeds], *accuracy, ACCURACY_TOLERANCE),
-        _figure([seed.sparsity for seed in seeds], *sparsity, SPARSITY_TOLERANCE),
-        verdict,
-        epochs,
+        row=row,
+        wanted=len(row.configs),
+        runs=ends,
+        unfinished=unfinished,
+        accuracy=_mean([end.accuracy for end in ends], accuracy, ACCURACY_TOLERANCE),
+        sparsity=_mean([end.sparsity for end in ends], sparsity, SPARSITY_TOLERANCE),
+        verdict=verdict,
+        epochs=tuple(_result(run).epochs for run in own),
+        origins=tuple(origin_of_run(run.directory) for run in own),
     )
 
 
-def _figure(values: list[float], paper: float, spread: float, tolerance: float) -> Figure:
+def _end_of_run(run: Run) -> RunEnd:
+    result = _result(run)
+    best = max([result.test_accuracy, *map(float, run.metrics["validation_accuracy"])])
+    loss = math.nan if result.test_loss is None else result.test_loss
+    return RunEnd(result.test_accuracy, result.sparsity, best, loss)
+
+
+def _result(run: Run) -> Result:
+    assert run.result is not None
+    return run.result
+
+
+def _mean(values: list[float], paper: PrintedValue, tolerance: float) -> MeanOfRuns:
     mean = statistics.fmean(values) if values else math.nan
     std = statistics.stdev(values) if len(values) > 1 else math.nan
-    return Figure(mean, std, len(values), paper, spread, bool(values) and near(mean, paper, spread, tolerance))
+    return MeanOfRuns(mean, std, len(values), paper.mean, paper.std, bool(values) and near(mean, paper, tolerance))

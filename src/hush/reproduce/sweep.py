@@ -8,9 +8,9 @@ from typing import Protocol
 
 from hush.train.config import TrainConfig
 
-__all__ = ["ENGINES", "Cluster", "Swept", "is_done", "pending", "run_sweep"]
+__all__ = ["EXECUTORS", "Cluster", "Swept", "check_root", "is_done", "pending", "run_sweep"]
 
-ENGINES = ("local", "ray")
+EXECUTORS = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,15 @@ class Watcher(Protocol):
     def tick(self) -> None: ...
 
 
+def check_root(root: str | Path, *, must_exist: bool = False) -> None:
+    """Raise a ValueError where no run directory can be read from `root`, or written to it, before hours are spent."""
+    root = Path(root)
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"{root} is no folder; give the one that holds the run directories, or a new one.")
+    if must_exist and not root.exists():
+        raise ValueError(f"there is no folder {root} to read runs from; train them first, or give another --root.")
+
+
 def is_done(config: TrainConfig, root: str | Path) -> bool:
     return (Path(root) / config.name / "result.json").is_file()
 
@@ -72,9 +81,9 @@ def run_sweep(
     configs: Sequence[TrainConfig],
     root: str | Path = "runs",
     *,
-    engine: str = "local",
+    executor: str = "local",
     workers: int | None = None,
-    directory: str | Path | None = None,
+    data_dir: str | Path | None = None,
     cluster: Cluster | None = None,
     retries: int = 3,
     progress: bool = True,
@@ -86,39 +95,40 @@ def run_sweep(
     to go on with.
 
     Arguments:
-        engine: local (processes of this machine) or ray (tasks of a Ray cluster).
+        executor: local (processes of this machine) or ray (tasks of a Ray cluster).
         workers: runs at a time, each on its share of the cores; by default one for each core (local), or as many as
             the cluster has room for (ray).
-        directory: where your own copy of the data is, on every machine that trains.
+        data_dir: where your own copy of the data is, on every machine that trains.
         cluster: the Ray cluster, and what a run asks of it.
         progress: show live what is running.
 
     Raises:
-        DataError: if the data cannot be had here (engine local).
-        ValueError: if the engine is unknown or its extra is not installed.
+        DataError: if the data cannot be had here (executor local).
+        ValueError: if the executor is unknown or its extra is not installed.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"unknown engine {engine!r}; there are {', '.join(ENGINES)}.")
+    if executor not in EXECUTORS:
+        raise ValueError(f"unknown executor {executor!r}; there are {', '.join(EXECUTORS)}.")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}.")
+    check_root(root)
     todo = pending(configs, root)
     names = {config.name for config in todo}
     swept = Swept(skipped=sorted({c.name for c in configs} - names))
     if not todo:
         return swept
     run: Callable[[Watcher], None]
-    if engine == "local":
-        from hush.reproduce.local import run_local
+    if executor == "local":
+        from hush.reproduce.local_executor import run_local
 
         at_once = min(workers or os.cpu_count() or 1, len(todo))
 
         def run(watcher: Watcher) -> None:
-            run_local(todo, Path(root), swept, watcher, at_once, directory, retries)
+            run_local(todo, Path(root), swept, watcher, at_once, data_dir, retries)
     else:
-        from hush.reproduce.cluster import run_ray
+        from hush.reproduce.ray_executor import run_ray
 
         def run(watcher: Watcher) -> None:
-            run_ray(todo, Path(root), swept, watcher, workers, directory, cluster or Cluster(), retries)
+            run_ray(todo, Path(root), swept, watcher, workers, data_dir, cluster or Cluster(), retries)
 
     from hush.reproduce.progress import watching
 

@@ -13,7 +13,7 @@ import threading
 import traceback
 from typing import NoReturn
 
-__all__ = ["BUSY", "FAILED", "main", "run"]
+__all__ = ["BUSY", "FAILED", "main", "train_one"]
 
 FAILED, BUSY = 1, 3
 
@@ -27,12 +27,12 @@ def main(arguments: list[str]) -> NoReturn:
     configs: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(configs,), daemon=True).start()
     while True:
-        code = run(configs.get(), arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None)
+        code = train_one(configs.get(), arguments[0], int(arguments[1]), arguments[2] if len(arguments) > 2 else None)
         sys.stderr.flush()
         print(code, file=answers, flush=True)
 
 
-def run(text: str, root: str, threads: int, directory: str | None) -> int:
+def train_one(text: str, root: str, threads: int, data_dir: str | None) -> int:
     """Train the config in `text`; the exit code."""
     import torch
 
@@ -40,7 +40,7 @@ def run(text: str, root: str, threads: int, directory: str | None) -> int:
 
     torch.set_num_threads(threads)
     try:
-        train(TrainConfig.from_json(text), root, directory=directory, progress=False, tensorboard=False)
+        train(TrainConfig.from_json(text), root, directory=data_dir, progress=False, tensorboard=False)
     except RunBusyError as error:
         print(error, file=sys.stderr)
         return BUSY

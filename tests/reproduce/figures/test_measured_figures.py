@@ -46,7 +46,7 @@ def test_the_first_run_that_explodes_is_shown(tmp_path: Path, monkeypatch: pytes
         gradient_norms.failed_run("cst", 0.8, tmp_path, "digits")
     assert len(list(tmp_path.iterdir())) == 2
     monkeypatch.setattr(gradient_norms, "_EXPLODED", 0.0)
-    figure = gradient_norms.gradient_norms(tmp_path, "digits")
+    figure = gradient_norms.draw_short_runs(tmp_path, "digits")
     assert [len(panel.lines) for panel in figure.axes[:2]] == [15, 15]
     assert all(np.all(line.get_ydata() > 0.0) for line in figure.axes[0].lines)
     # Each step of the picture is a step of the recorded run.
@@ -63,7 +63,7 @@ def write_losses(path: Path, rows: list[str], header: str = "sparsity,clip,seed,
 def test_loss_curves_from_a_file(tmp_path: Path) -> None:
     rows = [f"0.85,0.8094,{seed},{step},{2.0 - step / 100 + seed}" for seed in range(5) for step in range(0, 100, 10)]
     rows.append("0.9,0.5,0,0,1.0")  # of neither panel
-    figure = loss_curves.loss_curves(write_losses(tmp_path / "losses.csv", rows))
+    figure = loss_curves.draw_from_source(write_losses(tmp_path / "losses.csv", rows))
     left, right = figure.axes
     assert len(left.lines) == 10
     np.testing.assert_allclose(left.lines[2].get_ydata(), 3.0 - np.arange(0, 100, 10) / 100)
@@ -74,7 +74,7 @@ def test_loss_curves_from_a_file(tmp_path: Path) -> None:
 def test_loss_curves_name_the_accuracy(tmp_path: Path) -> None:
     rows = ["0.9,0.76,3,0,2.3,0.712", "0.9,0.76,3,10,,0.712", "0.9,0.76,3,20,1.0,0.712"]
     path = write_losses(tmp_path / "losses.csv", rows, "sparsity,clip,seed,step,loss,test_accuracy")
-    (label,) = loss_curves.loss_curves(path).axes[1].get_legend().get_texts()
+    (label,) = loss_curves.draw_from_source(path).axes[1].get_legend().get_texts()
     assert label.get_text() == "0.71"
 
 
@@ -88,19 +88,19 @@ def test_loss_curves_name_the_accuracy(tmp_path: Path) -> None:
 )
 def test_bad_loss_files(header: str, rows: list[str], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
-        loss_curves.loss_curves(write_losses(tmp_path / "losses.csv", rows, header))
+        loss_curves.draw_from_source(write_losses(tmp_path / "losses.csv", rows, header))
 
 
 def test_no_committed_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hush.reproduce.figures._results._CHECKOUT", tmp_path)
+    monkeypatch.setattr("hush.reproduce.figures.committed_results._CHECKOUT", tmp_path)
     with pytest.raises(ValueError, match="second_failure_mode.csv is not here"):
-        loss_curves.loss_curves()
+        loss_curves.draw_from_source()
     with pytest.raises(ValueError, match="no measured speedup in docs/results"):
-        speedup.speedup()
+        speedup.draw_from_source()
     (tmp_path / "docs" / "results").mkdir(parents=True)
     write_losses(tmp_path / "docs" / "results" / "second_failure_mode.csv", ["0.85,0.81,0,0,1", "0.85,0.81,0,9,1"])
-    assert isinstance(loss_curves.loss_curves(), Figure)
+    assert isinstance(loss_curves.draw_from_source(), Figure)
 
 
 def test_running_median_leaves_a_spike_out() -> None:
@@ -165,8 +165,17 @@ def test_bad_speedups(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no speedup over several sparsities"):
         speedup.draw_speedup([bench_row()])
     with pytest.raises(ValueError, match="there is no file"):
-        speedup.speedup(tmp_path / "missing.csv")
+        speedup.draw_from_source(tmp_path / "missing.csv")
     with pytest.raises(ValueError, match="has no column 'work'"):
-        speedup.speedup(write_losses(tmp_path / "losses.csv", []))
+        speedup.draw_from_source(write_losses(tmp_path / "losses.csv", []))
     with pytest.raises(ValueError, match="not both"):
-        speedup.speedup(tmp_path / "x.csv", measured=True)
+        speedup.draw_from_source(tmp_path / "x.csv", measured=True)
+
+
+def test_a_figure_of_runs_carries_their_day_and_machine(tmp_path: Path) -> None:
+    header, rows = "sparsity,clip,seed,step,loss", ["0.85,0.81,0,0,2.0", "0.85,0.81,0,10,1.0"]
+    path = tmp_path / "losses.csv"
+    said = "Trained on 2021-03-04; Some Xeon, 2 cores, avx512."
+    for remarks, words in (([f"# {said}"], said), ([], "losses.csv does not say when and where")):
+        path.write_text("\n".join([*remarks, header, *rows]) + "\n")
+        assert loss_curves.draw_from_source(path).get_suptitle().startswith(words)

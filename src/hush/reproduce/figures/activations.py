@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 from hush._style import BLUE, name_of, panels, styled
 from hush.theory import crelu, cst, relu, shifted_relu, soft_threshold
 
-__all__ = ["activations"]
+__all__ = ["draw_activations"]
 
 
 @styled
-def activations() -> Figure:
+def draw_activations() -> Figure:
     """ReLU, ReLU_τ, ST_τ, CReLU_τ,m and CST_τ,m at τ = 1, m = 1."""
     one = r"$\tau=1$"
     both = r"$\tau=1,\ m=1$"

@@ -28,7 +28,9 @@ class Measured:
     @property
     def stays(self) -> NDArray[np.bool_]:
         """Which paths are inside the band from the first layer to the last."""
-        return np.all((self.q >= np.array(self.band.low)) & (self.q <= np.array(self.band.high)), axis=1)
+        above, below = self.q >= np.array(self.band.low), self.q <= np.array(self.band.high)
+        stays: NDArray[np.bool_] = np.all(above & below, axis=1)
+        return stays
 
     @property
     def inside(self) -> float:

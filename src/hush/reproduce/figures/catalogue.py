@@ -67,7 +67,7 @@ _ENTRIES = (
     Entry(
         "fig1",
         1,
-        ("activations", "activations"),
+        ("activations", "draw_activations"),
         "the activations",
         "From left to right: ReLU (i.e. ReLU_τ with τ = 0), ReLU_τ (τ = 1), ST_τ (τ = 1), CReLU_{τ,m} (τ = 1, m = 1), "
         "CST_{τ,m} (τ = 1, m = 1).",
@@ -86,7 +86,7 @@ _ENTRIES = (
     Entry(
         "fig3",
         3,
-        ("slopes", "slopes"),
+        ("slopes", "draw_slopes"),
         "V′ and V″ against the clip m",
         "Plots of V′(m) (upper) and V″(m) (lower) at q* = 1 for CReLU_{τ,m} (left) and CST_{τ,m} (right) for different "
         "fractional sparsities. For V′(m) the horizontal dashed black lines are plotted at 0.5, 0.6, 0.7, 0.8, 0.9.",
@@ -108,7 +108,7 @@ _ENTRIES = (
     Entry(
         "fig5",
         5,
-        ("gradient_norms", "gradient_norms"),
+        ("gradient_norms", "draw_short_runs"),
         "gradient norms per layer over the first 15 steps of a failed run",
         "Gradient norms per layer for the first 15 steps of a failed training run of DNNs on MNIST. "
         "(a) CReLU_{τ,m}: s = 0.85, m = 1.74, V′(q*) = 0.9. (b) CST_{τ,m}: s = 0.85, m = 1.22, V′(q*) = 0.8.",
@@ -190,7 +190,7 @@ _ENTRIES = (
     Entry(
         "fig14",
         14,
-        ("loss_curves", "loss_curves"),
+        ("loss_curves", "draw_from_source"),
         "loss curves of the second failure mode",
         "The loss curves during training for each of the 5 runs, for two activation function and hyperparameter "
         "configurations with high activation sparsity which achieve low test accuracy as a result of slow and/or "
@@ -201,7 +201,7 @@ _ENTRIES = (
     Entry(
         "odds",
         None,
-        ("odds", "odds"),
+        ("odds", "draw_odds"),
         "odds of failure over clip and depth, and the safe clip at several widths",
         "Odds of failure, that the gradient of a pair of initialisation and input explodes or vanishes, over clip m "
         "and depth, at width 300 and 85 % sparsity, for CReLU_{τ,m} and CST_{τ,m}. The lines are the frontier of the "
@@ -219,7 +219,7 @@ _ENTRIES = (
     Entry(
         "speedup",
         None,
-        ("speedup", "speedup"),
+        ("speedup", "draw_from_source"),
         "speedup against sparsity",
         "How many times as fast as the fastest dense peer the sparse engine is, against sparsity. The dashed line is "
         "1/(1 − s), what counting zeros alone would promise.",

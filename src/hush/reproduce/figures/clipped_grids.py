@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hush._style import BLACK, identity_line, mark, panels, styled
-from hush.reproduce.figures._sides import SIDES, side_of, tell_missing
 from hush.reproduce.figures.correlation_maps import draw_correlation_map
+from hush.reproduce.figures.sides_of_the_edge import SIDES, side_of, tell_missing
 from hush.theory import Activation, Stability, activation, variance_fixed_points, variance_map
 
 __all__ = ["correlations_of_crelu", "correlations_of_cst", "variances_of_crelu", "variances_of_cst"]

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hush._style import identity_line, mark, panels, styled
-from hush.reproduce.figures._sides import SIDES, Side, side_of, tell_missing
+from hush.reproduce.figures.sides_of_the_edge import SIDES, Side, side_of, tell_missing
 from hush.theory import Activation, activation, correlation_fixed_points, correlation_map
 
 __all__ = ["correlations_of_shifted_relu", "correlations_of_soft_threshold", "draw_correlation_map"]

@@ -2,40 +2,51 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from hush._style import name_of, panels, styled
+from hush._style import name_of, panels, stamp, styled
+from hush.report.run_origin import describe_origins, origin_of_run
 from hush.train.tables import FIRST_STEPS, Table, by_layer
 
 if TYPE_CHECKING:
     from hush.train import Run, TrainConfig
 
-__all__ = ["CASES", "draw_gradient_norms", "failed_run", "gradient_norms"]
+__all__ = ["CASES", "draw_gradient_norms", "draw_short_runs", "failed_run"]
 
-# activation, V′(q*) of the two panels; s = 0.85, 100 layers × 300
-CASES = (("crelu", 0.9), ("cst", 0.8))
+
+class Case(NamedTuple):
+    """One of the two panels, both of 100 layers × 300 at s = 0.85."""
+
+    activation: str
+    v_prime: float
+
+
+CASES = (Case("crelu", 0.9), Case("cst", 0.8))
 _SEEDS = 5
 _EXPLODED = 1e3
 _BATCH = 64
 
 
-def gradient_norms(runs: str | Path = "runs", data: str = "digits") -> Figure:
+def draw_short_runs(runs: str | Path = "runs", data: str = "digits") -> Figure:
     """Both panels from short runs on `data`, which are made below `runs` where they are not there yet.
 
     Whether a run fails is a matter of chance, so the first seed that does is shown.
     """
-    shown = []
+    shown, origins = [], []
     for letter, (activation, v_prime) in zip("ab", CASES, strict=True):
         run = failed_run(activation, v_prime, runs, data)
         plan = run.config.design()
         title = rf"({letter}) {name_of(activation)}: $s=0.85$, $m={plan.clip:.2f}$, $V'(q^*)={v_prime:g}$"
         shown.append((title, run.layers))
-    return draw_gradient_norms(shown)
+        origins.append(origin_of_run(run.directory))
+    figure = draw_gradient_norms(shown)
+    stamp(figure, describe_origins(origins))
+    return figure
 
 
 def failed_run(activation: str, v_prime: float, root: str | Path, data: str) -> "Run":

@@ -4,17 +4,22 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from hush._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, styled
-from hush.reproduce.figures._results import committed
+from hush._style import BLUE, GREEN, ORANGE, PURPLE, RED, name_of, panels, stamp, styled
+from hush.report.run_origin import describe_origins, origin_of_run
+from hush.reproduce.figures.committed_results import committed, remarks_of
 from hush.reproduce.second_failure import SETTINGS
 
-__all__ = ["Curve", "draw_loss_curves", "loss_curves", "read_csv", "read_runs"]
+if TYPE_CHECKING:
+    from hush.train import Run
+
+__all__ = ["Curve", "draw_from_source", "draw_loss_curves", "read_csv", "read_runs"]
 
 _FILE = "second_failure_mode.csv"
 _COLUMNS = ("sparsity", "clip", "seed", "step", "loss")
@@ -33,7 +38,7 @@ class Curve:
     accuracy: float | None
 
 
-def loss_curves(source: str | Path | None = None) -> Figure:
+def draw_from_source(source: str | Path | None = None) -> Figure:
     """The curves of `source`: a CSV file, a run directory or a folder of them; by default the committed results.
 
     Raises:
@@ -43,9 +48,16 @@ def loss_curves(source: str | Path | None = None) -> Figure:
         found = committed(_FILE)
         if not found:
             raise ValueError(f"there are no loss curves to draw: docs/results/{_FILE} is not here; {_HOW}.")
-        return draw_loss_curves(read_csv(found[0]))
+        source = found[0]
     path = Path(source)
-    return draw_loss_curves(read_csv(path) if path.is_file() else read_runs(path))
+    if path.is_file():
+        figure = draw_loss_curves(read_csv(path))
+        stamp(figure, " ".join(remarks_of(path)) or f"{path.name} does not say when and where its runs were trained.")
+        return figure
+    runs = _runs_of_cst(path)
+    figure = draw_loss_curves(read_runs(path))
+    stamp(figure, describe_origins([origin_of_run(run.directory) for run in runs if run.result is not None]))
+    return figure
 
 
 def read_csv(path: Path) -> list[Curve]:
@@ -78,17 +90,20 @@ def read_csv(path: Path) -> list[Curve]:
 
 def read_runs(path: Path) -> list[Curve]:
     """Curves from a run directory or a folder of them; other activations than CST are left out."""
-    from hush.train import find_runs
-
     curves = []
-    for run in find_runs([path]):
+    for run in _runs_of_cst(path):
         plan = run.config.design()
-        if plan.activation != "cst" or plan.clip is None:
-            continue
+        assert plan.clip is not None
         accuracy = None if run.result is None else run.result.test_accuracy
         clip, losses = round(plan.clip, 2), run.losses
         curves.append(Curve(round(plan.sparsity, 4), clip, run.config.seed, losses["step"], losses["loss"], accuracy))
     return curves
+
+
+def _runs_of_cst(path: Path) -> list["Run"]:
+    from hush.train import find_runs
+
+    return [run for run in find_runs([path]) if run.config.design().activation == "cst"]
 
 
 @styled
@@ -101,7 +116,8 @@ def draw_loss_curves(curves: Sequence[Curve]) -> Figure:
     figure, axes = panels(1, 2, 3.2, sharey=True)
     colours = (BLUE, ORANGE, GREEN, RED, PURPLE)
     drawn = 0
-    for panel, letter, (sparsity, clip) in zip(axes, "ab", SETTINGS, strict=True):
+    for panel, letter, setting in zip(axes, "ab", SETTINGS, strict=True):
+        sparsity, clip = setting.sparsity, setting.clip
         own = [c for c in curves if abs(c.sparsity - sparsity) < 1e-6 and abs(c.clip - clip) < 0.0051 and c.step.size]
         for curve, colour in zip(sorted(own, key=lambda c: c.seed), colours, strict=False):
             label = f"seed {curve.seed}" if curve.accuracy is None else f"{curve.accuracy:.2f}"
@@ -128,7 +144,7 @@ def draw_loss_curves(curves: Sequence[Curve]) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(4))
     axes[0].set_ylabel("training loss")
     if not drawn:
-        wanted = " or ".join(f"s = {s:g}, m = {m:g}" for s, m in SETTINGS)
+        wanted = " or ".join(f"s = {one.sparsity:g}, m = {one.clip:g}" for one in SETTINGS)
         raise ValueError(f"there is no run of CST at {wanted} among the curves; {_HOW}.")
     return figure
 

@@ -1,7 +1,6 @@
 """Odds of failure over clip and depth, with the frontier of the safe clip for several widths."""
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from hush.theory.chain_run import run_chains
 from hush.theory.designing import SAFE_ODDS
 from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
-__all__ = ["ByDepth", "odds", "odds_by_depth"]
+__all__ = ["ByDepth", "draw_odds", "odds_by_depth"]
 
 Array = NDArray[np.float64]
 
@@ -30,7 +29,6 @@ class ByDepth(NamedTuple):
     fail: Array
 
 
-@lru_cache(maxsize=256)
 def odds_by_depth(name: str, sparsity: float, clip: float, width: int, deepest: int) -> ByDepth:
     """The odds at depths 2 … deepest, all from one set of chains on the Edge of Chaos.
 
@@ -53,7 +51,7 @@ def odds_by_depth(name: str, sparsity: float, clip: float, width: int, deepest: 
 
 
 @styled
-def odds() -> Figure:
+def draw_odds() -> Figure:
     """A heat map of the odds at width 300 and 85 % sparsity, CReLU and CST, and where 1 % explode at three widths."""
     depths = np.arange(2, _DEEPEST + 1)
     figure, axes = panels(1, 2, 3.5, sharex=True, sharey=True)

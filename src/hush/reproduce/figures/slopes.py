@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 from hush._style import BLACK, name_of, panels, shades, styled
 from hush.theory import slope_and_curvature_of_clip, threshold_from_sparsity
 
-__all__ = ["slopes"]
+__all__ = ["draw_slopes"]
 
 SPARSITIES = (0.6, 0.7, 0.8, 0.85, 0.9)
 
 
 @styled
-def slopes() -> Figure:
+def draw_slopes() -> Figure:
     """V′(q*) above and V″(q*) below as functions of m, CReLU left and CST right, a line for each sparsity."""
     clips = np.linspace(0.02, 4.0, 80)
     figure, axes = panels(2, 2, 4.6, sharex=True, sharey="row")

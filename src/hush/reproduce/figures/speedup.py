@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from hush._style import BLACK, panels, shades, styled
-from hush.reproduce.figures._results import committed
+from hush._style import BLACK, panels, shades, stamp, styled
+from hush.reproduce.figures.committed_results import committed, remarks_of
 
-__all__ = ["draw_speedup", "measure", "read_rows", "speedup"]
+__all__ = ["draw_from_source", "draw_speedup", "measure", "read_rows"]
 
 _COLUMNS = ("work", "peer", "width", "batch", "sparsity", "ratio_to_best_peer")
 _SPARSITIES = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
@@ -18,8 +18,8 @@ _SPARSITIES = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
 Row = Mapping[str, object]
 
 
-def speedup(source: str | Path | None = None, measured: bool = False) -> Figure:
-    """From the rows of `hush bench` in a CSV file; by default the committed ones, or measured now.
+def draw_from_source(source: str | Path | None = None, measured: bool = False) -> Figure:
+    """From the measurements of `hush bench` in a CSV file; by default the committed ones, or measured now.
 
     Raises:
         ValueError: if there are no rows to draw.
@@ -29,15 +29,27 @@ def speedup(source: str | Path | None = None, measured: bool = False) -> Figure:
             raise ValueError(f"the speedup is either read from {source} or measured, not both.")
         return draw_speedup(measure())
     if source is not None:
-        return draw_speedup(read_rows(Path(source)))
+        return _draw_file(Path(source))
     for path in committed("*.csv"):
         with path.open(encoding="utf-8") as lines:
             head = next((line for line in lines if not line.startswith("#")), "")
         if set(_COLUMNS) <= set(head.strip().split(",")):
-            return draw_speedup(read_rows(path))
+            return _draw_file(path)
     raise ValueError(
         "there is no measured speedup in docs/results; give a CSV file of bench rows, or have it measured."
     )
+
+
+def _draw_file(path: Path) -> Figure:
+    figure = draw_speedup(read_rows(path))
+    said = sorted({_without_limits(remark) for remark in remarks_of(path)})
+    stamp(figure, "; ".join(said) or f"{path.name} does not say when and where it was measured.")
+    return figure
+
+
+def _without_limits(remark: str) -> str:
+    """Command, day, versions and machine; its measured limits differ from one stretch of the sweep to the next."""
+    return ", ".join(part for part in remark.split(", ") if not part.endswith(("GFLOP/s", "GB/s")))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -74,7 +86,7 @@ def draw_speedup(rows: Sequence[Row]) -> Figure:
     Raises:
         ValueError: if there is no row of hush with a ratio among them.
     """
-    from hush.bench.row import OURS
+    from hush.bench.measurement import OURS
 
     lines: dict[tuple[str, int], dict[int, dict[float, float]]] = {}
     for row in rows:

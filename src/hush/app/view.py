@@ -32,7 +32,7 @@ from hush.theory import (
 from hush.theory.chain_run import run_chains
 from hush.theory.chain_summary import summarise
 
-__all__ = ["Curve", "Outlook", "SafeClip", "look"]
+__all__ = ["Curve", "SafeClip", "View", "compute_view"]
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class SafeClip:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class View:
     """One design, on the Edge of Chaos or off it, and what to expect of it.
 
     Attributes:
@@ -100,8 +100,10 @@ class Outlook:
         return self.design.q_star if self.phase is None else self.phase.q_star
 
 
+# The page asks for the same state again whenever Streamlit runs its script without a control having moved, and the
+# presets are computed ahead: one server keeps what it has computed for all of its readers.
 @lru_cache(maxsize=256)
-def look(settings: Settings) -> Outlook:
+def compute_view(settings: Settings) -> View:
     """Compute what the page shows.
 
     Raises:
@@ -123,7 +125,7 @@ def look(settings: Settings) -> Outlook:
     alive = reached is not None and reached > 0.0
     slopes = _clip_curves(settings.activation, made.threshold / math.sqrt(made.q_star)) if settings.is_clipped else None
     unit = math.sqrt(made.q_star)
-    return Outlook(
+    return View(
         settings=settings,
         design=made,
         sigma_w=sigma_w,
@@ -154,6 +156,7 @@ def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: 
     return unit if unit.value is None else SafeClip(math.sqrt(q_star) * unit.value)
 
 
+# A search takes most of a redraw, and moving the clip, σ or q* does not change its result.
 @lru_cache(maxsize=512)
 def _unit_safe_clip(activation: str, sparsity: float, width: int, depth: int) -> SafeClip:
     try:
@@ -233,6 +236,7 @@ def _silhouette(phi: Activation, made: Design) -> Curve:
     return Curve(x, phi(x))
 
 
+# Moving the width, the depth or the clip does not change these curves.
 @lru_cache(maxsize=64)
 def _clip_curves(activation: str, threshold: float) -> tuple[Array, Array, Array]:
     """(m, V′, V″) on the Edge of Chaos at q* = 1."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.reproduce.experiment import EXPERIMENTS, experiment
+from hush.reproduce.experiments import EXPERIMENTS, experiment
 from hush.reproduce.results import ResultTable, read_results
-from hush.reproduce.sweep import Swept, run_sweep
+from hush.reproduce.sweep import Swept, check_root, run_sweep
 
 __all__ = ["reproduce_table"]
 
@@ -38,9 +38,10 @@ def reproduce_table(
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"unknown table {name!r}; there are {', '.join(EXPERIMENTS)}.")
-    parts = EXPERIMENTS[name][1] if part == "both" else [part]
+    parts = list(EXPERIMENTS[name].parts) if part == "both" else [part]
     made = [experiment(name, preset, part=p, rows=rows, seeds=seeds, given=given) for p in parts]
     swept = Swept()
+    check_root(root, must_exist=show)
     if not show:
         swept = run_sweep([config for e in made for config in e.configs], root, **sweep)
     return [read_results(e, root) for e in made], swept

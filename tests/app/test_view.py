@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hush
-from hush.app import PRESETS, Settings, look
+from hush.app import PRESETS, Settings, compute_view
 from hush.app.settings import Clip, Sigmas
 from hush.app.snippets import code, command
 from hush.theory import Regime, Stability, largest_safe_clip, variance_map
@@ -16,46 +16,46 @@ SMALL = Settings(width=100, depth=20)
 
 
 def test_the_safe_clip_is_that_of_the_library() -> None:
-    outlook = look(replace(SMALL, q_star=4.0))
-    assert outlook.design == hush.design("crelu", 0.85, width=100, depth=20, q_star=4.0)
-    assert outlook.safe_clip is not None
-    assert outlook.safe_clip.value == pytest.approx(2.0 * largest_safe_clip("crelu", 0.85, 100, 20), rel=1e-12)
-    assert outlook.verdict.headline == "It should train."
+    view = compute_view(replace(SMALL, q_star=4.0))
+    assert view.design == hush.design("crelu", 0.85, width=100, depth=20, q_star=4.0)
+    assert view.safe_clip is not None
+    assert view.safe_clip.value == pytest.approx(2.0 * largest_safe_clip("crelu", 0.85, 100, 20), rel=1e-12)
+    assert view.verdict.headline == "It should train."
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.figure)
 def test_every_fixed_point_is_on_the_drawn_curve_and_the_diagonal(preset: object) -> None:
-    outlook = look(replace(preset.settings, depth=10))  # type: ignore[attr-defined]
-    q, v = outlook.variance.x, outlook.variance.y
+    view = compute_view(replace(preset.settings, depth=10))  # type: ignore[attr-defined]
+    q, v = view.variance.x, view.variance.y
     crossings = int(np.sum((v[:-1] - q[:-1]) * (v[1:] - q[1:]) < 0.0))
-    assert crossings <= len(outlook.fixed_points)
-    for point in outlook.fixed_points:
+    assert crossings <= len(view.fixed_points)
+    for point in view.fixed_points:
         assert q[0] <= point.value <= q[-1]
         assert np.interp(point.value, q, v) == pytest.approx(point.value, rel=5e-3)
 
 
 def test_a_large_clip_has_three_fixed_points_and_a_cobweb_that_leaves() -> None:
-    outlook = look(Settings("cst", 0.85, Clip.SLOPE, v_prime=0.9, depth=10))
-    kinds = [point.stability for point in outlook.fixed_points]
+    view = compute_view(Settings("cst", 0.85, Clip.SLOPE, v_prime=0.9, depth=10))
+    kinds = [point.stability for point in view.fixed_points]
     assert kinds == [Stability.STABLE, Stability.UNSTABLE, Stability.STABLE]
-    assert outlook.cobweb.y[-1] == pytest.approx(outlook.fixed_points[2].value, rel=0.01)
+    assert view.cobweb.y[-1] == pytest.approx(view.fixed_points[2].value, rel=0.01)
 
 
 def test_the_cobweb_iterates_the_map() -> None:
-    outlook = look(replace(SMALL, start=3.0))
-    phi, q = outlook.design.phi(), 3.0
-    for following in outlook.cobweb.y[1::2][:6]:
-        q = variance_map(phi, q, outlook.sigma_w, outlook.sigma_b)
+    view = compute_view(replace(SMALL, start=3.0))
+    phi, q = view.design.phi(), 3.0
+    for following in view.cobweb.y[1::2][:6]:
+        q = variance_map(phi, q, view.sigma_w, view.sigma_b)
         assert following == pytest.approx(q, rel=1e-4)
 
 
 def test_the_verdict_turns_as_m_passes_the_safe_clip() -> None:
     settings = Settings(clip_by=Clip.HEIGHT)
-    safe = look(settings).safe_clip
+    safe = compute_view(settings).safe_clip
     assert safe is not None
     assert safe.value is not None
-    below = look(replace(settings, clip=round(safe.value - 0.02, 3)))
-    far_above = look(replace(settings, clip=1.8))
+    below = compute_view(replace(settings, clip=round(safe.value - 0.02, 3)))
+    far_above = compute_view(replace(settings, clip=1.8))
     assert below.verdict.trains
     assert below.finite.explode <= 0.01
     assert not far_above.verdict.trains
@@ -64,7 +64,7 @@ def test_the_verdict_turns_as_m_passes_the_safe_clip() -> None:
 
 
 def test_off_the_edge_the_phase_decides() -> None:
-    chaotic = look(replace(SMALL, depth=60, sigmas=Sigmas.FACTOR, sigma_w_factor=1.2))
+    chaotic = compute_view(replace(SMALL, depth=60, sigmas=Sigmas.FACTOR, sigma_w_factor=1.2))
     assert chaotic.phase is not None
     assert chaotic.phase.regime is Regime.CHAOTIC
     assert "gradients explode" in chaotic.verdict.headline
@@ -73,51 +73,51 @@ def test_off_the_edge_the_phase_decides() -> None:
     assert chaotic.correlations is not None
     assert chaotic.correlations[0].stability is Stability.STABLE
     assert chaotic.correlations[0].value < 0.95
-    ordered = look(replace(SMALL, depth=60, sigmas=Sigmas.FACTOR, sigma_w_factor=0.8))
+    ordered = compute_view(replace(SMALL, depth=60, sigmas=Sigmas.FACTOR, sigma_w_factor=0.8))
     assert "gradients vanish" in ordered.verdict.headline
 
 
 def test_a_factor_of_one_is_the_edge() -> None:
-    assert look(replace(SMALL, sigmas=Sigmas.FACTOR)).verdict == look(SMALL).verdict
+    assert compute_view(replace(SMALL, sigmas=Sigmas.FACTOR)).verdict == compute_view(SMALL).verdict
 
 
 def test_free_sigmas_are_taken_as_they_are() -> None:
-    outlook = look(replace(SMALL, sigmas=Sigmas.FREE, sigma_w=1.5, sigma_b=0.3))
-    assert (outlook.sigma_w, outlook.sigma_b) == (1.5, 0.3)
+    view = compute_view(replace(SMALL, sigmas=Sigmas.FREE, sigma_w=1.5, sigma_b=0.3))
+    assert (view.sigma_w, view.sigma_b) == (1.5, 0.3)
 
 
 def test_where_q_runs_away_no_correlation_is_drawn() -> None:
-    outlook = look(Settings("shifted_relu", 0.7, sigmas=Sigmas.FACTOR, sigma_w_factor=1.1, depth=30))
-    assert outlook.q_reached is None
-    assert outlook.correlation is None
-    assert "runs away" in outlook.verdict.sentence
+    view = compute_view(Settings("shifted_relu", 0.7, sigmas=Sigmas.FACTOR, sigma_w_factor=1.1, depth=30))
+    assert view.q_reached is None
+    assert view.correlation is None
+    assert "runs away" in view.verdict.sentence
 
 
 def test_plain_relu_is_a_continuum() -> None:
-    outlook = look(Settings("shifted_relu", 0.5, depth=10))
-    assert outlook.fixed_points.continuum
-    np.testing.assert_allclose(outlook.variance.y, outlook.variance.x, atol=1e-12)
+    view = compute_view(Settings("shifted_relu", 0.5, depth=10))
+    assert view.fixed_points.continuum
+    np.testing.assert_allclose(view.variance.y, view.variance.x, atol=1e-12)
 
 
 def test_where_no_clip_is_safe_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_is_safe(*_: object) -> float:
         raise ValueError("no clip keeps the odds within 0.01.")
 
-    monkeypatch.setattr("hush.app.outlook.largest_safe_clip", none_is_safe)
+    monkeypatch.setattr("hush.app.view.largest_safe_clip", none_is_safe)
     settings = Settings(sparsity=0.9701, width=110, depth=12)
     with pytest.raises(ValueError, match="no clip keeps the odds"):
-        look(settings)
+        compute_view(settings)
     # A clip of one's own is judged all the same.
-    outlook = look(replace(settings, clip_by=Clip.HEIGHT, clip=0.5))
-    assert outlook.safe_clip is not None
-    assert outlook.safe_clip.value is None
+    view = compute_view(replace(settings, clip_by=Clip.HEIGHT, clip=0.5))
+    assert view.safe_clip is not None
+    assert view.safe_clip.value is None
 
 
 def test_bands_are_those_of_real_random_networks() -> None:
     """q and the gain of 60 networks with all their weights, beside the bands of the page."""
     width, depth = 100, 12
-    outlook = look(Settings(width=width, depth=depth, clip_by=Clip.SLOPE))
-    design, rng = outlook.design, np.random.default_rng(0)
+    view = compute_view(Settings(width=width, depth=depth, clip_by=Clip.SLOPE))
+    design, rng = view.design, np.random.default_rng(0)
     tau, m = design.threshold, design.clip or math.inf
     last = []
     for _ in range(60):
@@ -127,7 +127,7 @@ def test_bands_are_those_of_real_random_networks() -> None:
             h = rng.normal(size=(width, width)) @ x * design.sigma_w / math.sqrt(width)
             h += design.sigma_b * rng.normal(size=width)
         last.append(np.mean(h**2))
-    low, high = outlook.finite.q_quantiles[0.05][-1], outlook.finite.q_quantiles[0.95][-1]
+    low, high = view.finite.q_quantiles[0.05][-1], view.finite.q_quantiles[0.95][-1]
     inside = np.mean([low <= q <= high for q in last])
     # 90 % are expected; 60 networks scatter by 4 %.
     assert 0.75 <= inside <= 1.0
@@ -147,16 +147,16 @@ def test_the_code_and_the_command_give_the_same_design(
 ) -> None:
     from hush.cli import main
 
-    outlook = look(settings)
+    view = compute_view(settings)
     namespace: dict[str, object] = {}
-    exec(code(outlook), namespace)
-    assert namespace["design"] == outlook.design
+    exec(code(view), namespace)
+    assert namespace["design"] == view.design
     capsys.readouterr()
-    monkeypatch.setattr("sys.argv", [*command(outlook).split(), "--json"])
+    monkeypatch.setattr("sys.argv", [*command(view).split(), "--json"])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0
-    assert hush.Design.from_json(capsys.readouterr().out) == outlook.design
+    assert hush.Design.from_json(capsys.readouterr().out) == view.design
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_the_code_and_the_command_give_the_same_design(
     ],
 )
 def test_off_the_edge_the_code_prints_the_same_odds(settings: Settings) -> None:
-    outlook = look(settings)
+    view = compute_view(settings)
     namespace: dict[str, object] = {}
-    exec(code(outlook), namespace)
+    exec(code(view), namespace)
     chains = namespace["chains"]
     assert isinstance(chains, hush.theory.FiniteWidth)
-    assert (chains.explode, chains.vanish) == pytest.approx((outlook.finite.explode, outlook.finite.vanish), abs=0.01)
+    assert (chains.explode, chains.vanish) == pytest.approx((view.finite.explode, view.finite.vanish), abs=0.01)
 
 
 def test_the_presets_cover_every_figure() -> None:

@@ -26,7 +26,7 @@ def run_ray(
     swept: Swept,
     watcher: Watcher,
     workers: int | None,
-    directory: str | Path | None,
+    data_dir: str | Path | None,
     cluster: Cluster,
     retries: int,
 ) -> None:
@@ -47,13 +47,13 @@ def run_ray(
                     config = queue.popleft()
                     begun = _pack(root / config.name) if cluster.collect else {}
                     text, there = json.dumps(config.to_dict()), None if cluster.collect else str(root)
-                    running[task.remote(text, there, directory, cluster.cpus, begun)] = config
+                    running[task.remote(text, there, data_dir, cluster.cpus, begun)] = config
                     watcher.started(config)
                 ended, _ = ray.wait(list(running), timeout=_POLL)
                 watcher.tick()
                 for reference in ended:
                     config = running.pop(reference)
-                    watcher.ended(config, _file(swept, config, root, ray, reference))
+                    watcher.ended(config, _note_end(swept, config, root, ray, reference))
         except KeyboardInterrupt:
             swept.interrupted = True
             for reference in running:
@@ -87,7 +87,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _train(
-    text: str, root: str | None, directory: str | Path | None, threads: int, begun: _Files
+    text: str, root: str | None, data_dir: str | Path | None, threads: int, begun: _Files
 ) -> tuple[str, str | _Files]:
     """The task: ("done", the run directory if `root` is None), or ("busy" | "error", a sentence)."""
     import torch
@@ -99,13 +99,13 @@ def _train(
     config = TrainConfig.from_json(text)
     try:
         if root is not None:
-            train(config, root, directory=directory, progress=False, tensorboard=False)
+            train(config, root, directory=data_dir, progress=False, tensorboard=False)
             return "done", ""
         # The same place each time: begun again on this machine, the run goes on from what is there.
         scratch = cache_directory() / "runs"
         if begun and not (scratch / config.name).exists():
             _unpack(begun, scratch / config.name)
-        run = train(config, scratch, directory=directory, progress=False, tensorboard=False)
+        run = train(config, scratch, directory=data_dir, progress=False, tensorboard=False)
         files = _pack(run.directory)
         shutil.rmtree(run.directory)
         return "done", files
@@ -115,7 +115,7 @@ def _train(
         return "error", str(error)
 
 
-def _file(swept: Swept, config: TrainConfig, root: Path, ray: Any, reference: Any) -> str | None:
+def _note_end(swept: Swept, config: TrainConfig, root: Path, ray: Any, reference: Any) -> str | None:
     """Put an ended task into `swept`; its sentence if it failed."""
     try:
         end, got = ray.get(reference)

@@ -8,18 +8,27 @@ from hush.reproduce.paper import PaperRow, load_table
 from hush.reproduce.presets import Preset, preset
 from hush.train.config import TrainConfig
 
-__all__ = ["EXPERIMENTS", "Experiment", "Row", "experiment", "parse_fields", "select"]
+__all__ = ["EXPERIMENTS", "Experiment", "PaperTable", "TableRow", "experiment", "parse_fields", "select_rows"]
 
-# name of the command: the paper's table, and the kinds of network in it
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper: the name of its file, and for each kind of network in it the kind of recipe."""
+
+    file: str
+    parts: Mapping[str, str]
+
+
+# by the name of the command
 EXPERIMENTS = {
-    "table1": ("table1", {"dnn": "deep", "cnn": "cnn"}),
-    "table-shallow-unclipped": ("table_shallow_unclipped", {"dnn": "shallow"}),
-    "table-shallow-clipped": ("table_shallow_clipped", {"dnn": "shallow"}),
+    "table1": PaperTable("table1", {"dnn": "deep", "cnn": "cnn"}),
+    "table-shallow-unclipped": PaperTable("table_shallow_unclipped", {"dnn": "shallow"}),
+    "table-shallow-clipped": PaperTable("table_shallow_clipped", {"dnn": "shallow"}),
 }
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row of the paper's table, counted from 1, and the configs of its runs, one for each seed."""
 
     number: int
@@ -38,7 +47,7 @@ class Experiment:
     name: str
     part: str
     preset: Preset
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
     @property
     def configs(self) -> list[TrainConfig]:
@@ -70,18 +79,18 @@ def experiment(
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"unknown table {name!r}; there are {', '.join(EXPERIMENTS)}.")
-    table, parts = EXPERIMENTS[name]
-    if part not in parts:
-        raise ValueError(f"{name} has no part {part!r}; it has {', '.join(parts)}.")
-    recipe = preset(preset_name, parts[part], seeds).with_fields(given or {})
-    paper = load_table(table)
-    wanted = select(rows, paper) if rows else _usual(paper, recipe)
+    table = EXPERIMENTS[name]
+    if part not in table.parts:
+        raise ValueError(f"{name} has no part {part!r}; it has {', '.join(table.parts)}.")
+    recipe = preset(preset_name, table.parts[part], seeds).with_fields(given or {})
+    paper = load_table(table.file)
+    wanted = select_rows(rows, paper) if rows is not None else _usual_rows(paper, recipe)
     return Experiment(
         name,
         part,
         recipe,
         tuple(
-            Row(number, row, _configs(row, recipe) if number in wanted else ())
+            TableRow(number, row, _configs(row, recipe) if number in wanted else ())
             for number, row in enumerate(paper, start=1)
         ),
     )
@@ -94,7 +103,7 @@ def _configs(row: PaperRow, recipe: Preset) -> tuple[TrainConfig, ...]:
     return tuple(first.with_seed(seed) for seed in range(recipe.seeds))
 
 
-def _usual(paper: list[PaperRow], recipe: Preset) -> set[int]:
+def _usual_rows(paper: list[PaperRow], recipe: Preset) -> set[int]:
     slopes = recipe.v_primes
     usual = {n: row for n, row in enumerate(paper, start=1) if not row.clip or slopes is None or row.v_prime in slopes}
     if recipe.one_each:
@@ -102,7 +111,7 @@ def _usual(paper: list[PaperRow], recipe: Preset) -> set[int]:
     return set(usual)
 
 
-def select(text: str, paper: list[PaperRow]) -> set[int]:
+def select_rows(text: str, paper: list[PaperRow]) -> set[int]:
     """The numbers of the rows "1-5,8,crelu-0.85-0.7"; "crelu" and "crelu-0.85" mean every row that begins so.
 
     Raises:
@@ -112,9 +121,11 @@ def select(text: str, paper: list[PaperRow]) -> set[int]:
     for word in filter(None, (w.strip() for w in text.split(","))):
         first, _, last = word.partition("-")
         if first.isdigit() and (not last or last.isdigit()):
-            numbers = set(range(int(first), int(last or first) + 1))
-            if not numbers or min(numbers) < 1 or max(numbers) > len(paper):
+            low, high = int(first), int(last or first)
+            # Before the range is made: "1-9999999999" would fill the memory.
+            if not 1 <= low <= high <= len(paper):
                 raise ValueError(f"there is no row {word}: the table has rows 1 to {len(paper)}.")
+            numbers = set(range(low, high + 1))
         else:
             numbers = {n for n, row in enumerate(paper, start=1) if f"{row.name}-".startswith(f"{word}-")}
             if not numbers:

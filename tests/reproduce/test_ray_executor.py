@@ -21,7 +21,7 @@ TINY = TrainConfig(depth=2, width=8, epochs=12, batch=32, lr=0.05, warmup=0, v_p
 def test_without_ray_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match="sweeps on a cluster need Ray: pip install 'hush\\[ray\\]'"):
-        run_sweep([TINY], tmp_path, engine="ray", progress=False)
+        run_sweep([TINY], tmp_path, executor="ray", progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_worker_killed_under_way(cluster: None, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=disturb, daemon=True)
     thread.start()
-    swept = run_sweep(configs, tmp_path / "wild", engine="ray", progress=False)
+    swept = run_sweep(configs, tmp_path / "wild", executor="ray", progress=False)
     thread.join(10.0)
     assert len(killed) == 1
     assert not swept.errors
@@ -59,7 +59,7 @@ def test_a_worker_killed_under_way(cluster: None, tmp_path: Path) -> None:
         assert replace(wild.result, seconds=0.0) == replace(calm.result, seconds=0.0)
         assert wild.losses["loss"].tolist() == calm.losses["loss"].tolist()
         assert wild.metrics["epoch"].tolist() == list(range(1, TINY.epochs + 1))
-    again = run_sweep(configs, tmp_path / "wild", engine="ray", progress=False)
+    again = run_sweep(configs, tmp_path / "wild", executor="ray", progress=False)
     assert len(again.skipped) == 3
     assert not again.done
 
@@ -68,7 +68,7 @@ def test_a_worker_killed_under_way(cluster: None, tmp_path: Path) -> None:
 def test_runs_sent_back_and_errors(cluster: None, tmp_path: Path) -> None:
     short = replace(TINY, epochs=2)
     impossible = replace(short, subset=5000)
-    swept = run_sweep([short, impossible], tmp_path, engine="ray", cluster=Cluster(collect=True), progress=False)
+    swept = run_sweep([short, impossible], tmp_path, executor="ray", cluster=Cluster(collect=True), progress=False)
     assert swept.done == [short.name]
     assert "images to learn from, got a subset of 5000." in swept.errors[impossible.name]
     run = load_run(tmp_path / short.name)

@@ -9,15 +9,13 @@ import hush.nn as hn
 from hush import sparse
 from hush.theory import design
 
-from .network import CReLU
-
-__all__ = ["trained"]
+__all__ = ["train_network"]
 
 
-def trained(
+def train_network(
     images: Tensor, labels: Tensor, sparsity: float = 0.85, width: int = 300, depth: int = 30, epochs: int = 1
 ) -> tuple[nn.Sequential, float]:
-    """A CReLU network after some epochs of SGD (batch 64, lr 1e-2, V′ = 0.7), as Linear and bench.CReLU modules.
+    """A CReLU network after some epochs of SGD (batch 64, lr 1e-2, V′ = 0.7), of Linear and hush's own modules.
 
     And its accuracy on the last thousand training images, to show that it has learnt.
     """
@@ -28,14 +26,11 @@ def trained(
     sparse.accelerate(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for _ in range(epochs):
-        for rows in torch.randperm(len(labels)).split(64):
+        for rows in torch.split(torch.randperm(len(labels)), 64):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(images[rows]), labels[rows]).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(model(images[rows]), labels[rows]))
             optimizer.step()
     with torch.no_grad():
         right = float((model(images[-1000:]).argmax(1) == labels[-1000:]).float().mean())
     sparse.decelerate(model)
-    plain = [
-        CReLU(m.threshold, m.clip) if isinstance(m, hn.CReLU) else m for m in model if not isinstance(m, nn.Flatten)
-    ]
-    return nn.Sequential(*plain), right
+    return nn.Sequential(*(m for m in model if not isinstance(m, nn.Flatten))), right

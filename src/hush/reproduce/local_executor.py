@@ -52,19 +52,19 @@ def run_local(
     swept: Swept,
     watcher: Watcher,
     workers: int,
-    directory: str | Path | None,
+    data_dir: str | Path | None,
     retries: int,
 ) -> None:
     """Keep `workers` processes busy until every run is done or given up; what comes of each goes into `swept`."""
-    _check_data(todo, directory)
+    _check_data(todo, data_dir)
     threads = max(1, (os.cpu_count() or 1) // workers)
     queue, jobs, idle, deaths = deque(todo), list[_Job](), list[_Job](), dict[str, int]()
     try:
         while queue or jobs:
             while queue and len(jobs) < workers:
                 config = queue.popleft()
-                # Loading the libraries takes seconds: who has them goes on.
-                jobs.append(_hand(config, idle.pop() if idle else _start(config, root, threads, directory)))
+                # Loading the libraries takes seconds, so a worker that has them is given the next run.
+                jobs.append(_hand(config, idle.pop() if idle else _start(config, root, threads, data_dir)))
                 watcher.started(config)
             time.sleep(_POLL)
             watcher.tick()
@@ -76,7 +76,7 @@ def run_local(
                     queue.appendleft(job.config)
                     watcher.ended(job.config, _killed(code))
                 else:
-                    watcher.ended(job.config, _file(swept, job, code, root))
+                    watcher.ended(job.config, _note_end(swept, job, code, root))
                 if job.process.poll() is None:
                     idle.append(job)
                 else:
@@ -90,7 +90,7 @@ def run_local(
             _close(job)
 
 
-def _file(swept: Swept, job: _Job, code: int, root: Path) -> str | None:
+def _note_end(swept: Swept, job: _Job, code: int, root: Path) -> str | None:
     """Put an ended job into `swept`; its sentence if it failed."""
     name = job.config.name
     if code == 0 and is_done(job.config, root):
@@ -107,20 +107,20 @@ def _killed(code: int) -> str:
     return f"its process was killed by {signal.Signals(-code).name}; it goes on from its last whole epoch."
 
 
-def _check_data(todo: list[TrainConfig], directory: str | Path | None) -> None:
+def _check_data(todo: list[TrainConfig], data_dir: str | Path | None) -> None:
     """Fetch what is missing once, before many processes ask for it, and fail once if it cannot be had."""
     from hush.data import DataError, fetch, where
 
     for name in dict.fromkeys(config.data for config in todo):
         try:
-            where(name, directory=directory)
+            where(name, directory=data_dir)
         except DataError:
-            fetch(name, directory=directory)
+            fetch(name, directory=data_dir)
 
 
-def _start(config: TrainConfig, root: Path, threads: int, directory: str | Path | None) -> _Job:
+def _start(config: TrainConfig, root: Path, threads: int, data_dir: str | Path | None) -> _Job:
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its job
-    arguments = [str(root), str(threads), *([] if directory is None else [str(directory)])]
+    arguments = [str(root), str(threads), *([] if data_dir is None else [str(data_dir)])]
     # Libraries size their pools by this when they are loaded, before anyone can call set_num_threads.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     process = subprocess.Popen(
@@ -144,7 +144,7 @@ def _hand(config: TrainConfig, job: _Job) -> _Job:
         # It stays open: when this process ends, however it does, the worker reads the end of it and ends too.
         job.process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
         job.process.stdin.flush()
-    except BrokenPipeError:  # it died at once; the loop sees how
+    except BrokenPipeError:  # The worker died at once; the loop in run_local sees how it ended.
         pass
     return replace(job, config=config)
 

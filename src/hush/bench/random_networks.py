@@ -9,18 +9,7 @@ from torch import Tensor, nn
 
 from hush.theory import Design, design
 
-__all__ = ["CReLU", "depth_for", "network", "plan_for", "sparsity_of"]
-
-
-class CReLU(nn.Module):
-    """clamp(x − τ, 0, m), written as a user of plain torch would: the peers run this."""
-
-    def __init__(self, threshold: float, clip: float) -> None:
-        super().__init__()
-        self.threshold, self.clip = threshold, clip
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.clamp(x - self.threshold, 0.0, self.clip)
+__all__ = ["depth_for", "plan_for", "random_network", "sparsity_of"]
 
 
 def depth_for(width: int) -> int:
@@ -35,10 +24,9 @@ def plan_for(sparsity: float) -> Design:
     return design("crelu", sparsity, v_prime=0.7)
 
 
-def network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
+def random_network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
     """A random network that keeps this sparsity along its depth: on the Edge of Chaos, with V′(q*) = 0.7."""
     plan = plan_for(sparsity)
-    assert plan.clip is not None
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
     for _ in range(depth):
@@ -46,7 +34,7 @@ def network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequen
         with torch.no_grad():
             linear.weight.normal_(0, plan.sigma_w / math.sqrt(width), generator=generator)
             linear.bias.normal_(0, plan.sigma_b, generator=generator)
-        layers += [CReLU(plan.threshold, plan.clip), linear]
+        layers += [plan.module(), linear]
     return nn.Sequential(*layers)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hush.reproduce import load_table
-from hush.reproduce.experiment import experiment, parse_fields, select
+from hush.reproduce.experiments import experiment, parse_fields, select_rows
 
 
 def test_rows_become_configs_seed_by_seed() -> None:
@@ -56,13 +56,13 @@ def test_the_smoke_preset_runs_one_row_of_each_activation() -> None:
     ],
 )
 def test_rows_by_number_and_by_name(text: str, numbers: set[int]) -> None:
-    assert select(text, load_table("table1")) == numbers
+    assert select_rows(text, load_table("table1")) == numbers
 
 
 @pytest.mark.parametrize("text", ["34", "0", "5-3", "crelu-0.95", " , ", "1-x"])
 def test_rows_that_are_not_there(text: str) -> None:
     with pytest.raises(ValueError, match="row"):
-        select(text, load_table("table1"))
+        select_rows(text, load_table("table1"))
 
 
 def test_fields_by_hand() -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .row import OURS, Row
+from .measurement import OURS, Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot"]
+__all__ = ["plot_speedup"]
 
 
-def plot(rows: list[Row], path: str | Path) -> None:
+def plot_speedup(found: list[Measurement], path: str | Path) -> None:
     """One panel over sparsity (a line per batch), one over batch (a line per sparsity)."""
     from hush._style import BLACK, panels, style
 
-    ours = [r.to_dict() for r in rows if r.peer in OURS and r.ratio_to_best_peer is not None]
+    ours = [r.to_dict() for r in found if r.peer in OURS and r.ratio_to_best_peer is not None]
     if not ours:
         raise ValueError("there is nothing to draw: no peer of the same precision was measured.")
     with style():
