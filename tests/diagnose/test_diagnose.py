@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import hush
-from hush.diagnose.run import measure
+from hush.diagnose.measure import measure_model
 from tests.helpers import ResNet, Transformer, assert_left_as_it_was, digits, snapshot
 
 DESIGN = hush.design("crelu", 0.85, v_prime=0.7, width=100, depth=12)
@@ -105,7 +105,7 @@ def test_chunks_do_not_matter() -> None:
 def test_no_activation_is_kept() -> None:
     """What the readings hold grows with inputs and units, not with their product."""
     model, x = network(DESIGN)
-    readings = measure(model, (x,), None, None, 16).readings
+    readings = measure_model(model, (x,), None, None, 16).readings
     for reading in readings:
         held = sum(t.numel() for t in [*reading.q, *reading.squared_gradients, *reading.cosines, reading._alive])
         assert held <= 2 * len(x) + 16 * 15 // 2 + reading.units

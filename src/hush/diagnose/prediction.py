@@ -1,15 +1,16 @@
 """What the theory expects of a model at its own width and depth, from the norms of its own inputs."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hush.diagnose.tap import Tap
-from hush.nn.flow import Flow
+from hush.diagnose.hooks import ActivationHooks
+from hush.nn.flow import INPUT, Flow
+from hush.nn.structure import activation_functions, listed, obstacles, source_name
 from hush.nn.weights import fan_in
 from hush.theory import InputNorms
 from hush.theory.bands import Band, Bands, bands, correlation_band, dead_units
@@ -17,13 +18,16 @@ from hush.theory.design import Design
 
 __all__ = ["Prediction", "predict"]
 
-# What may stand between a layer, its activation and the next layer without changing what the theory says.
-_TRANSPARENT = (nn.Dropout, nn.Flatten, nn.Identity, nn.Unflatten)
-
 
 @dataclass(frozen=True)
 class Prediction:
-    """Bands for each layer, and the (σ_w², σ_b²) and mean |x|²/N they start from."""
+    """Bands for each layer, and what they were made from.
+
+    Attributes:
+        q_start: the mean variance of the first layer over the inputs.
+        positions: how many positions a channel has, the fewest over the layers; 1 in an MLP.
+        note: what the bands leave out.
+    """
 
     bands: Bands
     correlation: Band | None
@@ -31,17 +35,20 @@ class Prediction:
     sigma_w2: float
     sigma_b2: float
     q_start: float
+    positions: int
     note: str
 
 
-def predict(tap: Tap, flow: Flow, layers: dict[str, nn.Module], design: Design | None) -> Prediction | str:
+def predict(
+    hooks: ActivationHooks, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
+) -> Prediction | str:
     """The prediction, or the reason why there is none.
 
     The theory speaks of a plain chain: layer, activation, layer, activation, all activations the same φ.
     """
-    readings = tap.readings
+    readings = hooks.readings
     hidden = flow.order[: len(readings)]
-    reason = _obstacle(tap, flow, len(readings))
+    reason = _obstacle(hooks, model, flow, layers, design)
     if reason:
         return reason
     phi = readings[0].phi
@@ -53,13 +60,15 @@ def predict(tap: Tap, flow: Flow, layers: dict[str, nn.Module], design: Design |
         sigma_b2 = float(np.median([_bias_variance(layer) for layer in inner]))
     else:
         sigma_w2, sigma_b2 = design.sigma_w2, design.sigma_b2
-    squares = torch.cat(tap.first_squares) * _weight_variance(first) + _bias_variance(first)
+    squares = torch.cat(hooks.first_squares) * _weight_variance(first) + _bias_variance(first)
     k_1 = squares[squares > 0.0].cpu().numpy()
     # The noise of a layer goes with 1/N, so unequal widths count by their harmonic mean.
     width = round(len(readings) / sum(1.0 / reading.units for reading in readings))
     size = (max(width, 2), len(readings))
     sigmas, q_start = (math.sqrt(sigma_w2), math.sqrt(sigma_b2)), float(k_1.mean())
-    norms, positions = InputNorms.from_samples(k_1), min(reading.positions for reading in readings)
+    norms = InputNorms.from_samples(k_1)
+    # The gradient's norm is a sum over the positions of a feature map, which makes it steadier the more there are.
+    positions = min(reading.positions for reading in readings)
     expected = bands(phi, *sigmas, *size, q_start=q_start, norms=norms, positions=positions)
     correlation = None
     dead = np.asarray(expected.sparsity.median)
@@ -69,27 +78,73 @@ def predict(tap: Tap, flow: Flow, layers: dict[str, nn.Module], design: Design |
         q, rho = np.asarray(expected.q.median), np.asarray(correlation.median)
         dead = dead_units(phi, q, rho, readings[0].inputs)
     return Prediction(
-        expected, correlation, tuple(float(v) for v in dead), sigma_w2, sigma_b2, q_start, _note(layers, hidden)
+        bands=expected,
+        correlation=correlation,
+        dead=tuple(float(v) for v in dead),
+        sigma_w2=sigma_w2,
+        sigma_b2=sigma_b2,
+        q_start=q_start,
+        positions=positions,
+        note=_note(layers, hidden),
     )
 
 
-def _obstacle(tap: Tap, flow: Flow, depth: int) -> str | None:
+def _obstacle(
+    hooks: ActivationHooks, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
+) -> str | None:
     """Why the theory has nothing to say about this model; None if it has."""
-    kinds = {reading.phi for reading in tap.readings}
-    if None in kinds:
-        odd = next(reading for reading in tap.readings if reading.phi is None)
-        return f"{odd.module} is not piecewise linear"
-    if len(kinds) > 1:
-        return "the model mixes different activations"
+    depth = len(hooks.readings)
+    if seen := obstacles(model, flow):
+        return f"there is theory for plain chains of layers only, and this is none: {'; '.join(seen)}"
+    hidden = [operation for operation in flow.operations if not operation.sources <= flow.outputs]
+    if functions := activation_functions(model, replace(flow, operations=tuple(hidden))):
+        function, places = next(iter(functions.items()))
+        return f"the activation {function} is called as a function in {places}, which hooks cannot read; use its module"
+    if flow.used_again:
+        return f"{listed(flow.used_again)} is called more than once, and the theory takes every layer's weights for new"
+    unknown = next((reading for reading in hooks.readings if reading.phi is None), None)
+    if unknown is not None:
+        return f"{unknown.name!r} is {unknown.module}, which is not piecewise linear"
+    if len({reading.phi for reading in hooks.readings}) > 1:
+        kinds = dict.fromkeys(str(reading.module) for reading in hooks.readings)
+        return f"the activations are not all the same: {listed(kinds, quoted=False)}"
     if depth < 2:
         return "it takes at least two layers with an activation"
-    if not flow.is_chain:
-        return "the model is not a plain chain of layers (it branches, adds residuals or uses a layer twice)"
-    if not depth <= len(flow.order) <= depth + 1:
-        return f"{len(flow.order)} weight layers with {depth} activations are not layer, activation, layer, activation"
-    for module, calls in tap.between.items():
-        if calls < depth and not isinstance(module, _TRANSPARENT):
-            return f"{type(module).__name__} stands between the layers"
+    return _not_alternating(hooks, flow) or _no_weights(flow.order[:depth], layers, design)
+
+
+def _not_alternating(hooks: ActivationHooks, flow: Flow) -> str | None:
+    """Layer, activation, layer, activation, and nothing between them; behind the last activation there may be heads."""
+    depth, order = len(hooks.readings), [INPUT, *(call.layer for call in flow.calls)]
+    if depth != len(flow.activations) or depth > len(flow.calls):
+        return f"{len(flow.calls)} weight layers with {depth} activations do not alternate"
+    for i, call in enumerate(flow.calls):
+        last = order[min(i, depth)]
+        if call.reads != {last}:
+            return f"{call.layer!r} reads {_sum(call.reads)}, where a chain would have it read {source_name(last)}"
+        if i >= depth:
+            continue
+        activation = flow.activations[i]
+        if activation.reads != {call.layer}:
+            return f"{hooks.readings[i].name!r} reads {_sum(activation.reads)}, where {call.layer} would be next"
+        before = call.through if i else frozenset()
+        if between := sorted(before | activation.through):
+            return f"{listed(between, quoted=False)} stands between the layers, at {call.layer!r}"
+    return None
+
+
+def _sum(sources: frozenset[str]) -> str:
+    return " + ".join(source_name(source) for source in sorted(sources)) or "nothing that could be followed"
+
+
+def _no_weights(hidden: tuple[str, ...], layers: dict[str, nn.Module], design: Design | None) -> str | None:
+    variances = {name: _weight_variance(layers[name]) for name in hidden}
+    if broken := [name for name, variance in variances.items() if not math.isfinite(variance)]:
+        return f"the weights of {listed(broken)} are not finite"
+    if variances[hidden[0]] == 0.0:
+        return f"the weights of the first layer, {hidden[0]!r}, are all zero"
+    if design is None and np.median(list(variances.values())[1:]) == 0.0:
+        return "most weights are zero, and no design says what they should be"
     return None
 
 

@@ -32,15 +32,29 @@ def load(path: str | Path) -> tuple[nn.Sequential, Design]:
     try:
         # Tensors and plain values only: a checkpoint from elsewhere must not run code.
         saved = torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:
+        # torch raises whatever its readers of zip archives and pickles happen to raise on a file of another kind.
+        raise ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {_reason(error)}.") from error
+    try:
         design = Design.from_json(saved["design"])
         arguments = dict(saved["network"])
         builders: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
         model = builders[arguments.pop("kind")](design=design, **arguments)
         model.load_state_dict(saved["state_dict"])
-    except (KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {reason}.") from error
+    except (AttributeError, IndexError, KeyError, TypeError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {_reason(error)}.") from error
     return model, design
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {error} in it"
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds something else than tensors and plain values"
+    lines = str(error).splitlines()
+    return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 def _network(model: nn.Sequential) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from hush.data import Split
-from hush.diagnose.zeros import sparsity
+from hush.diagnose.share_of_zeros import sparsity
 from hush.nn.flow import quietly
 
 __all__ = ["Score", "evaluate"]
