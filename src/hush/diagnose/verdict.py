@@ -43,9 +43,11 @@ def _measured_only(layers: tuple[Layer, ...], reason: str, explode: float, vanis
     if dead := [layer.name for layer in layers if layer.dead == 1.0]:
         sentences.append(f"Gives out zeros only, for all of these inputs: {listed(dead)}.")
     if explode > TRAINABLE_ODDS:
-        sentences.append("So the gradient explodes, as measured.")
+        sentences.append("So the gradient explodes on its way through the activations, as measured.")
+    elif vanish > TRAINABLE_ODDS and len(layers) == 1:
+        sentences.append(f"For {vanish:.0%} of the inputs no gradient gets through it, as measured.")
     elif vanish > TRAINABLE_ODDS:
-        sentences.append("So the gradient vanishes, as measured.")
+        sentences.append("So the gradient vanishes on its way through the activations, as measured.")
     else:
         sentences.append("Whether it trains, hush cannot say.")
     return sentences
