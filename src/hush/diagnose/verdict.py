@@ -35,8 +35,7 @@ def _measured_only(layers: tuple[Layer, ...], reason: str, explode: float, vanis
         sentences.append(f"Measured at the one activation: q is {first.q:.3g}; {_sparsity(layers)}.")
     else:
         sentences.append(f"Measured over {len(layers)} activations: {_growth(layers)}; {_sparsity(layers)}.")
-        ratio = f"{10 ** (0.5 * first.gain_log10):.3g}" if first.gain_log10 < 600.0 else "infinitely many"
-        sentences.append(f"|δ| at {first.name!r} is {ratio} times that at {last.name!r} (median over the inputs);")
+        sentences.append(f"|δ| at {first.name!r} is {_power(0.5 * first.gain_log10)} that at {last.name!r};")
         sentences.append(f"the {_shares(explode, vanish)}.")
     if broken := [layer.name for layer in layers if not math.isfinite(layer.q)]:
         sentences.append(f"From {broken[0]!r} on the activations are no longer finite.")
@@ -51,6 +50,13 @@ def _measured_only(layers: tuple[Layer, ...], reason: str, explode: float, vanis
     else:
         sentences.append("Whether it trains, hush cannot say.")
     return sentences
+
+
+def _power(exponent: float) -> str:
+    """10^exponent, as how many times something is something else: a median over the inputs."""
+    if exponent == math.inf:
+        return "not finite, against"
+    return f"{10.0**exponent:.3g} times (median over the inputs)" if exponent < 300.0 else f"10^{exponent:.3g} times"
 
 
 def _growth(layers: tuple[Layer, ...]) -> str:
