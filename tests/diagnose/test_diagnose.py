@@ -4,6 +4,7 @@ import json
 import math
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -355,6 +356,42 @@ def test_weights_that_are_not_finite() -> None:
     assert diagnosis.no_prediction == "the weights of '2' are not finite"
     assert "From '3' on the activations are no longer finite." in diagnosis.verdict
     assert "explodes" in diagnosis.verdict
+
+
+@pytest.mark.parametrize("how", ["tuple", "dict", "object"])
+def test_whatever_the_model_gives_out(how: str) -> None:
+    class Wrapped(nn.Module):
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, x: Tensor) -> object:
+            y = self.model(x)
+            return {"tuple": (y, None), "dict": {"logits": y}, "object": SimpleNamespace(logits=y)}[how]
+
+    model, x = network(DESIGN)
+    plain, wrapped = hush.diagnose(model, x), hush.diagnose(Wrapped(model), x)
+    assert [layer.gain_log10 for layer in wrapped.layers] == [layer.gain_log10 for layer in plain.layers]
+    assert hush.init_(Wrapped(model), DESIGN, x, output="zero").drawn[-1].role == "output"
+    assert not model.head.weight.any()
+
+
+@pytest.mark.parametrize(
+    "around",
+    [torch.no_grad, torch.inference_mode, lambda: torch.device("meta"), lambda: torch.compiler.set_stance("default")],
+)
+def test_whatever_surrounds_it(around) -> None:
+    model, x = network(DESIGN)
+    with around():
+        diagnosis = hush.diagnose(model, x, design=DESIGN)
+    assert str(diagnosis) == str(small())
+
+
+def test_a_compiled_model_is_read_uncompiled() -> None:
+    model, x = network(DESIGN)
+    compiled = torch.compile(model, backend=lambda *_: pytest.fail("it was compiled"))
+    diagnosis = hush.diagnose(compiled, x, design=DESIGN)
+    assert diagnosis.verdict == small().verdict.replace("phi", "_orig_mod.phi")
 
 
 def test_rows_and_axes_other_than_the_batch() -> None:

@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
-from torch.utils._pytree import tree_leaves
 
 from hush.diagnose.hooks import ActivationHooks
-from hush.nn.flow import quietly
+from hush.nn.quiet_run import quietly, tensors_in
 
 __all__ = ["Loss", "gain_log10", "measure_model"]
 
@@ -22,9 +21,9 @@ def measure_model(
     model: nn.Module, arguments: tuple[Tensor, ...], targets: Tensor | None, loss: Loss | None, chunk: int
 ) -> ActivationHooks:
     """Run the model forward and backward on `chunk` inputs at a time; nothing stays behind but the statistics."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     count = arguments[0].shape[0]
-    with quietly(model), torch.enable_grad(), ActivationHooks(model) as hooks:
+    with torch.inference_mode(False), torch.enable_grad(), quietly(model), ActivationHooks(model) as hooks:
         for start in range(0, count, chunk):
             part = slice(start, start + chunk)
             hooks.batch = min(chunk, count - start)
@@ -78,14 +77,14 @@ def _scalar(outputs: Any, targets: Tensor | None, loss: Loss | None, generator: 
                 f"loss must give one number that depends on the outputs, summed over the batch, got {shown}."
             )
         return value
-    found = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    found = [tensor for tensor in tensors_in(outputs) if tensor.requires_grad]
     if not found:
         raise ValueError(
             f"the model gives out {type(outputs).__name__}, in which there is no tensor that a gradient could start "
             f"from; pass loss=, a function (outputs, targets) ↦ scalar."
         )
     if targets is None:
-        probes = (torch.randn(output.shape, generator=generator).to(output) for output in found)
+        probes = (_normal(output, generator) for output in found)
         return torch.stack([(output * probe).sum() for output, probe in zip(found, probes, strict=True)]).sum()
     output = found[0]
     if targets.is_floating_point():
@@ -96,6 +95,11 @@ def _scalar(outputs: Any, targets: Tensor | None, loss: Loss | None, generator: 
             )
         return 0.5 * (output - targets).square().sum()
     return _cross_entropy(output, targets)
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """The same numbers whatever the device and dtype of the model, and whatever the defaults of torch."""
+    return torch.randn(like.shape, generator=generator, dtype=torch.float32, device="cpu").to(like)
 
 
 def _cross_entropy(output: Tensor, targets: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.nn.flow import quietly
+from hush.nn.quiet_run import quietly
 from hush.nn.theory_of import activations_of
 
 __all__ = ["Sparsity", "sparsity"]

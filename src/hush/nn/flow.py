@@ -1,11 +1,8 @@
 """Which layer reads which in one run of a model: the record that `hush.nn.tracing` makes and others ask."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import nn
 
 __all__ = [
@@ -17,7 +14,6 @@ __all__ = [
     "LayerCall",
     "Operation",
     "OperationKind",
-    "quietly",
     "weight_layers",
 ]
 
@@ -125,16 +121,3 @@ class Flow:
 def weight_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Every Linear and convolution by name, in order of registration; a shared module under its first name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, WEIGHT_LAYERS)}
-
-
-@contextmanager
-def quietly(model: nn.Module) -> Iterator[None]:
-    """In eval mode, and afterwards each module in the mode it was in and the random state untouched."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

@@ -72,6 +72,11 @@ def init_(
     batch = None if calibrate is None else check_inputs(model, calibrate)
     seen = batch if example is None else check_inputs(model, example)
     flow = None if seen is None else trace_flow(model, seen)
+    if output != "edge" and flow is not None and not flow.outputs:
+        raise ValueError(
+            f"output={output!r} needs to know the output layers, and in what {type(model).__name__} gives out there is "
+            f"no tensor that could be followed back to one; use output='edge'."
+        )
     taken_for = _structure(model, flow, told=structure == "chain")
     plans = list(plan_layers(layers, flow, design, weights, output))
     drawn, skipped = draw_(model, plans, generator)

@@ -28,9 +28,9 @@ from hush.nn.flow import (
     LayerCall,
     Operation,
     OperationKind,
-    quietly,
     weight_layers,
 )
+from hush.nn.quiet_run import quietly, tensors_in
 from hush.nn.theory_of import is_activation
 from hush.nn.torch_functions import (
     ATTENTIONS,
@@ -51,7 +51,7 @@ def trace_flow(model: nn.Module, example: Any) -> Flow:
     watch = _Watch(model, [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)])
     with quietly(model), torch.no_grad(), watch.hooks(), watch:
         output = model(*arguments)
-    outputs = watch.trail_of(output).sources - {INPUT}
+    outputs = watch.trail_of(tensors_in(output)).sources - {INPUT}
     return Flow(tuple(watch.calls), tuple(watch.activations), tuple(watch.operations), outputs)
 
 
