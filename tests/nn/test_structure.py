@@ -131,6 +131,7 @@ def test_an_accelerated_model_is_seen_like_the_plain_one() -> None:
     plain = trace_flow(model, torch.randn(2, 64))
     hush.sparse.accelerate(model)
     assert trace_flow(model, torch.randn(2, 64)) == plain
+    assert "torch's own modules in a row" in hush.init_(model, DESIGN).structure
     assert plain.is_chain
     assert not obstacles(model, plain)
 

@@ -13,7 +13,7 @@ from hush.diagnose.measure import Loss, gain_log10, measure_model
 from hush.diagnose.prediction import Prediction, predict
 from hush.diagnose.verdict import write_verdict
 from hush.nn.checks import check_activations, check_inputs, check_model
-from hush.nn.flow import Flow
+from hush.nn.flow import Flow, layer_kind
 from hush.nn.structure import activation_functions, source_name
 from hush.nn.theory_of import activations_of
 from hush.nn.tracing import trace_flow
@@ -154,7 +154,7 @@ def _reads(sources: frozenset[str], layers: dict[str, nn.Module]) -> str:
     names = sorted(sources)
     if not names:
         return ""
-    kind = f" {type(layers[names[0]]).__name__}" if names[0] in layers else ""
+    kind = f" {layer_kind(layers[names[0]])}" if names[0] in layers else ""
     rest = f" + {len(names) - 1} more" if len(names) > 1 else ""
     return f"{source_name(names[0])}{kind}{rest}"
 

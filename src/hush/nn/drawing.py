@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from hush.nn.flow import WEIGHT_LAYERS, Flow
+from hush.nn.flow import WEIGHT_LAYERS, Flow, layer_kind
 from hush.nn.init_report import Drawn, LeftAlone
 from hush.nn.structure import NORMALISATION_MODULES, source_name
 from hush.nn.weights import DRAWS, Weights, fan_in
@@ -158,7 +158,7 @@ def _no_weight_layer(module: nn.Module) -> str:
 
 
 def _layer_name(module: nn.Module) -> str:
-    kind = type(module).__name__
+    kind = layer_kind(module)
     if isinstance(module, nn.Linear):
         return kind
     assert isinstance(module, nn.modules.conv._ConvNd)

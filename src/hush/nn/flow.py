@@ -14,6 +14,7 @@ __all__ = [
     "LayerCall",
     "Operation",
     "OperationKind",
+    "layer_kind",
     "weight_layers",
 ]
 
@@ -116,6 +117,11 @@ class Flow:
         """Each layer is called once and reads the one before it and no other."""
         expected = [frozenset({name}) for name in (INPUT, *(call.layer for call in self.calls))]
         return not self.used_again and [call.reads for call in self.calls] == expected[: len(self.calls)]
+
+
+def layer_kind(module: nn.Module) -> str:
+    """Linear or Conv2d, by torch's name also where the class is derived from it."""
+    return next((kind.__name__ for kind in WEIGHT_LAYERS if isinstance(module, kind)), type(module).__name__)
 
 
 def weight_layers(model: nn.Module) -> dict[str, nn.Module]:

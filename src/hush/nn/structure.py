@@ -104,11 +104,10 @@ def place_name(model: nn.Module, within: str) -> str:
 def _is_familiar(module: nn.Module) -> bool:
     if is_activation(module) or isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         return True
-    # An accelerated module carries a forward of hush's, which gives what the plain one gives.
-    own = vars(module).get("forward")
-    if own is not None:
-        return str(getattr(own, "__module__", "")).partition(".")[0] == "hush"
-    return type(module).forward in _TORCH_FORWARDS
+    forward = vars(module).get("forward", type(module).forward)
+    # An accelerated module has a forward of hush's, which gives what the plain one gives.
+    package, _, _ = str(getattr(forward, "__module__", "")).partition(".")
+    return forward in _TORCH_FORWARDS or package == "hush"
 
 
 def _joins(joins: list[Operation], model: nn.Module) -> str:
