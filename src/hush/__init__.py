@@ -6,7 +6,8 @@ What needs torch is loaded when it is first used, so that the theory and the com
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hush.theory.design import Design, design
+from hush.theory.design_result import Design
+from hush.theory.designing import design
 
 if TYPE_CHECKING:
     from hush import bench as bench

@@ -190,8 +190,8 @@ def test_without_theory_gradients_are_stated_as_measured(scale: float, words: st
             "'4' reads 2, where 3 would be next|'4' reads 3, where 2 would be next",
         ),
         (
-            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh()),
-            r"'3' is Tanh\(\), which is not piecewise linear",
+            nn.Sequential(nn.Linear(16, 16), nn.Mish(), nn.Linear(16, 16), nn.Mish()),
+            r"'1' is Mish\(\), whose φ is not in the registry",
         ),
         (
             nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Hardtanh()),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from hush.diagnose import diagnosis, monitor
 from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.measure import Loss
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["CallablePackage", "diagnose"]
 

@@ -14,12 +14,11 @@ from hush.diagnose.prediction import Prediction, predict
 from hush.diagnose.verdict import write_verdict
 from hush.nn.checks import check_activations, check_inputs, check_model
 from hush.nn.flow import Flow, layer_kind
+from hush.nn.recognise import activations_of
 from hush.nn.structure import activation_functions, source_name
-from hush.nn.theory_of import activations_of
 from hush.nn.tracing import trace_flow
-from hush.theory.bands import Band
-from hush.theory.design import Design
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
+from hush.theory import Band, Design
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["diagnose_model"]
 

@@ -102,7 +102,7 @@ class Diagnosis:
 
         None without a prediction: the rule was calibrated on what the theory speaks of.
         """
-        from hush.theory.finite_width import TRAINABLE_ODDS
+        from hush.theory.training_rule import TRAINABLE_ODDS
 
         return None if self.no_prediction else max(self.explode, self.vanish) <= TRAINABLE_ODDS
 

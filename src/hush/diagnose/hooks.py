@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from hush.diagnose.reading import Reading
 from hush.nn.flow import WEIGHT_LAYERS
-from hush.nn.theory_of import activations_of
+from hush.nn.recognise import activations_of
 
 __all__ = ["ActivationHooks"]
 

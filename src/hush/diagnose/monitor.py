@@ -10,7 +10,7 @@ from torch import nn
 
 from hush.diagnose.hooks import ActivationHooks
 from hush.diagnose.reading import Reading
-from hush.nn.theory_of import activations_of
+from hush.nn.recognise import activations_of
 
 __all__ = ["LayerFigures", "Monitor", "Snapshot"]
 

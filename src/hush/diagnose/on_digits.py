@@ -12,7 +12,7 @@ from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.diagnosis import Diagnosis
 from hush.nn import checkpoint, cnn, init_, mlp
 from hush.nn.weights import Weights
-from hush.theory.design import design as make_design
+from hush.theory import design as make_design
 
 __all__ = ["diagnose_checkpoint", "diagnose_new"]
 

@@ -12,9 +12,7 @@ from hush.diagnose.hooks import ActivationHooks
 from hush.nn.flow import INPUT, Flow
 from hush.nn.structure import activation_functions, listed, obstacles, source_name
 from hush.nn.weights import fan_in
-from hush.theory import InputNorms
-from hush.theory.bands import Band, Bands, bands, correlation_band, dead_units
-from hush.theory.design import Design
+from hush.theory import Band, Bands, Block, Chain, Design, InputNorms, bands, correlation_band, dead_units
 
 __all__ = ["Prediction", "predict"]
 
@@ -24,18 +22,16 @@ class Prediction:
     """Bands for each layer, and what they were made from.
 
     Attributes:
+        block: what the model repeats; its positions are the fewest that a channel has in any layer, 1 in an MLP.
         q_start: the mean variance of the first layer over the inputs.
-        positions: how many positions a channel has, the fewest over the layers; 1 in an MLP.
         note: what the bands leave out.
     """
 
+    block: Block
     bands: Bands
     correlation: Band | None
     dead: tuple[float, ...]
-    sigma_w2: float
-    sigma_b2: float
     q_start: float
-    positions: int
     note: str
 
 
@@ -51,42 +47,44 @@ def predict(
     reason = _obstacle(hooks, model, flow, layers, design)
     if reason:
         return reason
-    phi = readings[0].phi
-    assert phi is not None  # _obstacle said so
-    first, *inner = (layers[name] for name in hidden)
-    if design is None:
-        # The median, so that a single odd layer shows as odd instead of shifting what is expected of all.
-        sigma_w2 = float(np.median([_weight_variance(layer) for layer in inner]))
-        sigma_b2 = float(np.median([_bias_variance(layer) for layer in inner]))
-    else:
-        sigma_w2, sigma_b2 = design.sigma_w2, design.sigma_b2
+    first = layers[hidden[0]]
+    block = _chain(hooks, [layers[name] for name in hidden[1:]], design)
     squares = torch.cat(hooks.first_squares) * _weight_variance(first) + _bias_variance(first)
     k_1 = squares[squares > 0.0].cpu().numpy()
+    start, norms = float(k_1.mean()), InputNorms.from_samples(k_1)
     # The noise of a layer goes with 1/N, so unequal widths count by their harmonic mean.
-    width = round(len(readings) / sum(1.0 / reading.units for reading in readings))
-    size = (max(width, 2), len(readings))
-    sigmas, q_start = (math.sqrt(sigma_w2), math.sqrt(sigma_b2)), float(k_1.mean())
-    norms = InputNorms.from_samples(k_1)
-    # The gradient's norm is a sum over the positions of a feature map, which makes it steadier the more there are.
-    positions = min(reading.positions for reading in readings)
-    expected = bands(phi, *sigmas, *size, q_start=q_start, norms=norms, positions=positions)
+    width = max(2, round(len(readings) / sum(1.0 / reading.units for reading in readings)))
+    depth = len(readings)
+    expected = bands(block, width=width, depth=depth, q_start=start, norms=norms)
     correlation = None
     dead = np.asarray(expected.sparsity.median)
     if readings[0].cosines:
         pairs = readings[0].cosines[0].double().cpu().numpy()
-        correlation = correlation_band(phi, *sigmas, *size, q_start=q_start, correlations=pairs)
+        correlation = correlation_band(block, width=width, depth=depth, q_start=start, correlations=pairs)
         q, rho = np.asarray(expected.q.median), np.asarray(correlation.median)
-        dead = dead_units(phi, q, rho, readings[0].inputs)
+        dead = dead_units(block.phi, q, rho, readings[0].inputs)
     return Prediction(
+        block=block,
         bands=expected,
         correlation=correlation,
         dead=tuple(float(v) for v in dead),
-        sigma_w2=sigma_w2,
-        sigma_b2=sigma_b2,
-        q_start=q_start,
-        positions=positions,
+        q_start=start,
         note=_note(layers, hidden),
     )
+
+
+def _chain(hooks: ActivationHooks, inner: list[nn.Module], design: Design | None) -> Chain:
+    """The block of the design if there is one, else as the weights show it; with the positions of these inputs."""
+    # The gradient's norm is a sum over the positions of a feature map, which makes it steadier the more there are.
+    positions = min(reading.positions for reading in hooks.readings)
+    if design is not None:
+        return replace(design.block(), positions=positions)
+    phi = hooks.readings[0].phi
+    assert phi is not None  # _obstacle said so
+    # The median, so that a single odd layer shows as odd instead of shifting what is expected of all.
+    sigma_w2 = float(np.median([_weight_variance(layer) for layer in inner]))
+    sigma_b2 = float(np.median([_bias_variance(layer) for layer in inner]))
+    return Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
 
 
 def _obstacle(
@@ -104,7 +102,7 @@ def _obstacle(
         return f"{listed(flow.used_again)} is called more than once, and the theory takes every layer's weights for new"
     unknown = next((reading for reading in hooks.readings if reading.phi is None), None)
     if unknown is not None:
-        return f"{unknown.name!r} is {unknown.module}, which is not piecewise linear"
+        return f"{unknown.name!r} is {unknown.module}, whose φ is not in the registry"
     if len({reading.phi for reading in hooks.readings}) > 1:
         kinds = dict.fromkeys(str(reading.module) for reading in hooks.readings)
         return f"the activations are not all the same: {listed(kinds, quoted=False)}"

@@ -8,8 +8,8 @@ dead = units with x = 0 for every input      correlation = mean cosine of h over
 import torch
 from torch import Tensor, nn
 
-from hush.nn.theory_of import phi_of
-from hush.theory import PiecewiseLinear
+from hush.nn.recognise import phi_of
+from hush.theory import Activation
 
 __all__ = ["Reading"]
 
@@ -26,7 +26,7 @@ class Reading:
     def __init__(self, name: str, module: nn.Module, unit_axis: int) -> None:
         self.name = name
         self.module = module
-        self.phi: PiecewiseLinear | None = phi_of(module)
+        self.phi: Activation | None = phi_of(module)
         self.unit_axis = unit_axis
         self.q: list[Tensor] = []
         self.squared_gradients: list[Tensor] = []
@@ -60,7 +60,7 @@ class Reading:
         silent = x == 0
         self._count += x.numel()
         self._zeros = self._zeros + silent.sum()
-        for value in self._flat_values():
+        for value in () if self.phi is None else self.phi.plateaus:
             self._saturated = self._saturated + (x == value).sum()
         others = [axis for axis in range(x.dim()) if axis != self.unit_axis % x.dim()]
         alive = ~silent.all(dim=others[0]) if len(others) == 1 else ~silent.movedim(self.unit_axis, 0).flatten(1).all(1)
@@ -91,12 +91,6 @@ class Reading:
         if not self.cosines:
             upper = torch.triu_indices(len(rows), len(rows), 1, device=rows.device)
             self.cosines.append(cosines[upper[0], upper[1]])
-
-    def _flat_values(self) -> list[float]:
-        if self.phi is None:
-            return []
-        flat = zip(self.phi.slopes, self.phi.offsets, strict=True)
-        return [offset for slope, offset in flat if slope == 0.0 and offset != 0.0]
 
     def _read_gradient(self, gradient: Tensor, batch: int | None) -> None:
         rows = self._by_input(gradient.detach(), batch)

@@ -12,7 +12,7 @@ from hush.nn.flow import WEIGHT_LAYERS, Flow, layer_kind
 from hush.nn.init_report import Drawn, LeftAlone
 from hush.nn.structure import NORMALISATION_MODULES, source_name
 from hush.nn.weights import DRAWS, Weights, fan_in
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["OUTPUTS", "LayerPlan", "Output", "draw_", "plan_layers", "untouched"]
 

@@ -21,7 +21,7 @@ from hush.nn.init_report import InitReport
 from hush.nn.structure import activation_functions, listed, module_obstacles, obstacles, own_forwards
 from hush.nn.tracing import trace_flow
 from hush.nn.weights import DRAWS, Weights
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["Structure", "init_"]
 

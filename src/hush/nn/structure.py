@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 from hush.nn.flow import INPUT, RECURRENT, Flow, Operation
-from hush.nn.theory_of import is_activation
+from hush.nn.recognise import is_activation
 
 __all__ = [
     "NORMALISATION_MODULES",

@@ -31,7 +31,7 @@ from hush.nn.flow import (
     weight_layers,
 )
 from hush.nn.quiet_run import quietly, tensors_in
-from hush.nn.theory_of import is_activation
+from hush.nn.recognise import is_activation
 from hush.nn.torch_functions import (
     ATTENTIONS,
     ELEMENTWISE_ACTIVATIONS,
