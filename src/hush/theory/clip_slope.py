@@ -1,6 +1,7 @@
 """The clip m and the slope V′(q*) that it gives on the Edge of Chaos; one follows from the other."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,6 +14,8 @@ __all__ = ["clip_from_slope", "slope_and_curvature_of_clip"]
 
 # In units of √q*, or of τ where that is larger: V′ falls to 0 like m, and beyond 40 a clip is out of reach.
 _SMALLEST, _LARGEST = 1e-9, 40.0
+# Between the clips tried where V′ does not rise from 0, in log m.
+_STEP = 0.1
 
 
 def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float = 1.0) -> float:
@@ -30,11 +33,24 @@ def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float =
 
     low, high = math.log(_SMALLEST * max(1.0, tau)), math.log(_LARGEST)
     if not gap(low) < 0.0 < gap(high):
-        raise ValueError(
-            f"no clip of {name} at a threshold of {tau:g} √q* gives V′(q*) = {v_prime}: "
-            f"it lies between {gap(low) + v_prime:.3g} and {gap(high) + v_prime:.3g}."
-        )
+        below = _last_below(gap, low, high)
+        if below is None:
+            raise ValueError(f"no clip of {name} at a threshold of {tau:g} √q* gives V′(q*) = {v_prime}.")
+        low, high = below, below + _STEP
     return unit * math.exp(find_root(gap, low, high, xtol=1e-14, rtol=1e-14))
+
+
+def _last_below(gap: Callable[[float], float], low: float, high: float) -> float | None:
+    """Where V′ first falls below what is asked for, coming from the largest clip in steps.
+
+    V′ of CReLU and CST rises from 0. That of an activation which is not flat above its clip falls first: then the
+    larger of the two clips is meant, at which more gradient passes.
+    """
+    while gap(high) > 0.0:
+        high -= _STEP
+        if high < low:
+            return None
+    return high
 
 
 def slope_and_curvature_of_clip(name: str, threshold: float, clip: Value, q_star: float = 1.0) -> tuple[Value, Value]:

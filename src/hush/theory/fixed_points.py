@@ -153,7 +153,7 @@ def _correlation_fixed_points(block: Block, q_star: float) -> FixedPoints:
     if np.all(abs(values) <= _TOUCH):
         return FixedPoints("ρ", (), continuum=True)
     found = _roots(excess, lambda rho: slope_at(rho) - 1.0, grid, values, slopes / q_star - 1.0)
-    roots = [rho for rho in found if rho < 1.0 - 1e-8]
+    roots = [rho for rho in found if rho < 1.0 - 1e-7]
     if abs(excess(-1.0)) <= 1e-12 and not any(abs(rho + 1.0) < 1e-8 for rho in roots):
         roots.insert(0, -1.0)
 
