@@ -263,7 +263,11 @@ OTHER = hush.design("crelu", 0.7, v_prime=0.7)
     [
         (nn.Sequential(nn.ReLU()), {}, "has no Linear or Conv layer"),
         (nn.Sequential(nn.LazyLinear(5)), {}, "0.weight is lazy and has no shape yet; run the model once"),
-        (with_activation(nn.GELU()), {}, "'1' is GELU.*which the design does not know"),
+        (
+            with_activation(nn.GELU()),
+            {},
+            r"the model uses GELU.* at '1', but the design is for CReLU.*replace it by .* or pass allow=\(GELU,\)",
+        ),
         (with_activation(nn.ReLU()), {}, "the model uses ReLU.*but the design is for CReLU"),
         (with_activation(OTHER.module()), {}, "the model uses CReLU.threshold=0.5244.*but the design is for CReLU.thr"),
         (small(), {"weights": "uniform"}, "weights must be one of gaussian, orthogonal, delta_orthogonal"),

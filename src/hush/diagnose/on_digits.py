@@ -16,6 +16,8 @@ from hush.theory import design as make_design
 
 __all__ = ["diagnose_checkpoint", "diagnose_new"]
 
+_PIXELS = 64  # of one digit, 8×8
+
 
 def diagnose_new(
     activation: str, sparsity: float, choice: dict[str, Any], network: str, weights: str, seed: int, inputs: int
@@ -26,8 +28,9 @@ def diagnose_new(
     if not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must fit into 64 bits, got {seed}.")
     _check_memory(choice["width"], choice["depth"], kernel=1 if network == "mlp" else 9)
-    design = make_design(activation, sparsity, **choice)
-    model = mlp(64, 10, design) if network == "mlp" else cnn(1, 10, design)
+    # The convolutions keep the size of the images, so their feature maps have a position for every pixel.
+    design = make_design(activation, sparsity, **choice, positions=1 if network == "mlp" else _PIXELS)
+    model = mlp(_PIXELS, 10, design) if network == "mlp" else cnn(1, 10, design)
     x, labels = _digits(inputs, design.input_variance)
     x = _shaped(x, model)
     generator = torch.Generator().manual_seed(seed)
@@ -64,7 +67,7 @@ def _digits(count: int, variance: float) -> tuple[Tensor, Tensor]:
 def _shaped(x: Tensor, model: nn.Sequential) -> Tensor:
     """The digits as the network's first layer reads them."""
     first = model.layer1
-    if isinstance(first, nn.Linear) and first.in_features == 64:
+    if isinstance(first, nn.Linear) and first.in_features == _PIXELS:
         return x
     if isinstance(first, nn.Conv2d) and first.in_channels == 1:
         return x.view(-1, 1, 8, 8)

@@ -24,7 +24,7 @@ class Prediction:
     Attributes:
         block: what the model repeats; its positions are the fewest that a channel has in any layer, 1 in an MLP.
         q_start: the mean variance of the first layer over the inputs.
-        note: what the bands leave out.
+        note: what else there is to say of the bands, in sentences.
     """
 
     block: Block
@@ -69,7 +69,7 @@ def predict(
         correlation=correlation,
         dead=tuple(float(v) for v in dead),
         q_start=start,
-        note=_note(layers, hidden),
+        note=_note(layers, hidden, block, design),
     )
 
 
@@ -159,11 +159,18 @@ def _mean_square(parameter: Tensor) -> float:
     return float(torch.linalg.vector_norm(parameter.detach(), dtype=torch.float64)) ** 2 / parameter.numel()
 
 
-def _note(layers: dict[str, nn.Module], hidden: tuple[str, ...]) -> str:
+def _note(layers: dict[str, nn.Module], hidden: tuple[str, ...], block: Chain, design: Design | None) -> str:
+    """What the bands leave out, and where the design was made for other feature maps than these; or nothing."""
+    notes = []
     kinds = [layers[name] for name in hidden]
     if any(getattr(layer, "padding_mode", "") == "zeros" and any(_sizes(layer)) for layer in kinds):
-        return "zero padding takes variance away at the borders, which they leave out"
-    return ""
+        notes.append("Zero padding takes variance away at the borders, which the bands leave out.")
+    if design is not None and design.odds is not None and design.positions != block.positions:
+        notes.append(
+            f"The odds of the design are for positions={design.positions}, and the bands are for the "
+            f"{block.positions} that a channel has here: give hush.design positions={block.positions}."
+        )
+    return " ".join(notes)
 
 
 def _sizes(layer: nn.Module) -> tuple[int, ...]:

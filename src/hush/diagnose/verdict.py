@@ -23,7 +23,7 @@ def write_verdict(
         _outlook(prediction, outside, explode, vanish, design),
     ]
     if prediction.note:
-        sentences.append(f"Of the bands: {prediction.note}.")
+        sentences.append(prediction.note)
     return " ".join(sentences)
 
 
