@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hush import report as report
     from hush import sparse as sparse
     from hush import train as train
-    from hush.diagnose.verb import diagnose as diagnose
-    from hush.diagnose.zeros import sparsity as sparsity
+    from hush.diagnose.callable_package import diagnose as diagnose
+    from hush.diagnose.share_of_zeros import sparsity as sparsity
     from hush.nn import init_ as init_
 
 __version__ = "0.1.0"

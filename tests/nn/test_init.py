@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import hush
-from tests.helpers import ResNet, Transformer, assert_left_as_it_was, assert_on_edge_of_chaos, assert_variance, snapshot
+from tests.helpers import ResNet, Transformer, assert_on_edge_of_chaos, assert_variance
 
 DESIGN = hush.design("crelu", 0.85, v_prime=0.7, width=100, depth=5)
 
@@ -103,15 +103,20 @@ def test_data_flow_decides_when_it_is_known() -> None:
     assert known.first == ("a.weight",)
     assert drawn(known)["head.weight"].role == "output"
     assert "Did not run on the example, drawn as hidden layers: unused." in str(known)
-    guessed = hush.init_(model, DESIGN)
-    assert guessed.order == "registration"
-    assert guessed.first == ("head.weight",)
-    assert "order of registration" in str(guessed)
+    with pytest.raises(ValueError, match=r"have a forward of their own: Backwards\. Pass example=x"):
+        hush.init_(model, DESIGN)
+    told = hush.init_(model, DESIGN, structure="chain")
+    assert told.order == "registration"
+    assert told.first == ("head.weight",)
+    assert "in order of registration, because structure='chain' says so; no example was run" in str(told)
 
 
-def test_resnet(generator: torch.Generator) -> None:
+def test_resnet_as_a_chain(generator: torch.Generator) -> None:
     model = ResNet(DESIGN.module()).train()
-    report = hush.init_(model, DESIGN, torch.randn(2, 3, 8, 8), generator=generator)
+    report = hush.init_(model, DESIGN, torch.randn(2, 3, 8, 8), structure="chain", generator=generator)
+    assert "Taken for a chain because structure='chain' says so, but it is none: an add in 'blocks.0'" in str(report)
+    assert drawn(report)["blocks.1.conv1.weight"].layer == "Conv2d 3×3, 4 groups"
+    assert drawn(report)["blocks.1.conv1.weight"].reads == "blocks.0.conv2 + stem"
     assert report.first == ("stem.weight",)
     assert drawn(report)["head.weight"].role == "output"
     assert_variance(model.stem.weight, 1 / 27)
@@ -127,10 +132,10 @@ def test_resnet(generator: torch.Generator) -> None:
     assert all(module.training for module in model.modules())
 
 
-def test_transformer(generator: torch.Generator) -> None:
+def test_transformer_as_a_chain(generator: torch.Generator) -> None:
     model = Transformer(DESIGN.module())
     embedding = model.embedding.weight.clone()
-    report = hush.init_(model, DESIGN, torch.randint(0, 50, (2, 7)), generator=generator)
+    report = hush.init_(model, DESIGN, torch.randint(0, 50, (2, 7)), structure="chain", generator=generator)
     assert set(drawn(report)) == {
         "attention.out_proj.weight",
         "attention.out_proj.bias",
@@ -184,11 +189,19 @@ def test_meta_then_to_empty() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters(), strict=True))
 
 
-def test_nothing_is_hung_on_parameters() -> None:
-    model = small()
-    hush.init_(model, DESIGN, torch.randn(4, 64), calibrate=torch.randn(16, 64))
-    assert all(not vars(parameter) for parameter in model.parameters())
-    assert_left_as_it_was(model, snapshot(model))
+def test_only_the_values_of_parameters_change() -> None:
+    """The same parameters as objects, nothing hung on them or on a module, modes and random state as they were."""
+    model = small().train()
+    model.phi2.eval()
+    parameters, state = list(model.parameters()), torch.random.get_rng_state()
+    before = {module: dict(vars(module)) for module in model.modules()}
+    batch = torch.randn(16, 64, generator=torch.Generator().manual_seed(1))
+    hush.init_(model, DESIGN, batch[:4], calibrate=batch, generator=torch.Generator().manual_seed(0))
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert all(not vars(parameter) and parameter.grad is None for parameter in parameters)
+    assert all(vars(module) == before[module] for module in model.modules())
+    assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("weights", ["gaussian", "orthogonal"])
@@ -228,6 +241,16 @@ def test_functional_activations_are_pointed_out() -> None:
     assert "No activation modules were found" in str(hush.init_(Functional(), DESIGN, torch.randn(2, 5)))
 
 
+def test_report_says_what_each_parameter_was_taken_for() -> None:
+    model = hush.nn.cnn(3, 10, DESIGN, channels=8, depth=2)
+    text = str(hush.init_(model, DESIGN, torch.randn(2, 3, 6, 6)))
+    assert "A plain chain, seen by data flow." in text
+    assert "layer1.weight  8×3×3×3  Conv2d 3×3  first, reads the input  gaussian, std 0.1925" in text
+    assert "layer2.weight  8×8×3×3  Conv2d 3×3  hidden, reads layer1" in text
+    assert "head.weight    10×8     Linear      output, reads layer2" in text
+    assert "in order of registration" in str(hush.init_(model, DESIGN))
+
+
 def with_activation(phi: nn.Module) -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 30), phi, nn.Linear(30, 10))
 
@@ -240,10 +263,15 @@ OTHER = hush.design("crelu", 0.7, v_prime=0.7)
     [
         (nn.Sequential(nn.ReLU()), {}, "has no Linear or Conv layer"),
         (nn.Sequential(nn.LazyLinear(5)), {}, "0.weight is lazy and has no shape yet; run the model once"),
-        (with_activation(nn.GELU()), {}, "'1' is GELU.*which the design does not know"),
+        (
+            with_activation(nn.GELU()),
+            {},
+            r"the model uses GELU.* at '1', but the design is for CReLU.*replace it by .* or pass allow=\(GELU,\)",
+        ),
         (with_activation(nn.ReLU()), {}, "the model uses ReLU.*but the design is for CReLU"),
         (with_activation(OTHER.module()), {}, "the model uses CReLU.threshold=0.5244.*but the design is for CReLU.thr"),
         (small(), {"weights": "uniform"}, "weights must be one of gaussian, orthogonal, delta_orthogonal"),
+        (small(), {"structure": "tree"}, "structure must be 'auto' or 'chain', got 'tree'"),
         (small(), {"output": "same"}, "output must be one of edge, preserve, zero, keep"),
         (small(), {"example": torch.randn(2, 64).double()}, "inputs are torch.float64 and the model computes in"),
         (small(), {"example": torch.zeros(2, 64, dtype=torch.long)}, "inputs are torch.int64 and the model"),

@@ -76,11 +76,55 @@ def test_checkpoint_round_trip(kind: str, tmp_path) -> None:
     assert torch.equal(loaded(x), model(x))
 
 
-def test_checkpoint_refuses_other_files(tmp_path) -> None:
+GOOD = {"kind": "mlp", "depth": 2, "width": 20, "in_features": 64, "out_features": 10}
+
+
+def saved(**parts: object) -> dict[str, object]:
+    return {"design": DESIGN.to_json(), "network": GOOD, "state_dict": {}, **parts}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is damaged, or a file of another kind"),
+        (b"hello", "it is damaged, or a file of another kind"),
+        (b'{"design": 1}', "it is damaged, or a file of another kind"),
+        (b"PK\x03\x04 no archive", "it is damaged, or a file of another kind"),
+        (nn.Linear(2, 2), "it is damaged, or a file of another kind"),
+        (torch.zeros(3), "it lacks the design, the network or the state_dict"),
+        ([1, 2], "it lacks the design, the network or the state_dict"),
+        ({"state_dict": {}}, "it lacks the design, the network or the state_dict"),
+        (saved(design=3), "this is not a hush design"),
+        (saved(design="{}"), "this is not a hush design"),
+        (saved(network=[1]), "its network is none of mlp, cnn"),
+        (saved(network={"kind": "rnn"}), "its network is none of mlp, cnn"),
+        (saved(network={**GOOD, "depth": -1}), "depth must be at least 1, got -1"),
+        (saved(network={**GOOD, "colour": 1}), "unexpected keyword argument 'colour'"),
+        (saved(), "loading state_dict"),
+        (saved(state_dict=None), "state_dict"),
+    ],
+)
+def test_checkpoint_refuses_other_files(content: object, reason: str, tmp_path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / "other.pt").write_bytes(content)
+    else:
+        torch.save(content, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=f"other.pt is not a checkpoint that hush.*wrote: .*{reason}"):
+        hush.nn.checkpoint.load(tmp_path / "other.pt")
+
+
+def test_checkpoint_that_is_not_there_or_cut_short(tmp_path) -> None:
     with pytest.raises(ValueError, match="there is no checkpoint at"):
         hush.nn.checkpoint.load(tmp_path / "missing.pt")
-    torch.save({"state_dict": {}}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match="is not a checkpoint that hush"):
-        hush.nn.checkpoint.load(tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="there is no checkpoint at"):
+        hush.nn.checkpoint.load(tmp_path)
+    whole = tmp_path / "whole.pt"
+    hush.nn.checkpoint.save(hush.nn.mlp(64, 10, DESIGN, width=20, depth=3), DESIGN, whole)
+    whole.write_bytes(whole.read_bytes()[:2000])
+    with pytest.raises(ValueError, match="it is damaged"):
+        hush.nn.checkpoint.load(whole)
+
+
+def test_only_networks_of_hush_can_be_saved_so(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"only networks made by hush\.nn\.mlp"):
         hush.nn.checkpoint.save(nn.Sequential(nn.Linear(2, 2)), DESIGN, tmp_path / "x.pt")

@@ -42,8 +42,14 @@ def diagnose_command(
         raise ValueError("give --activation and --sparsity, or --checkpoint.")
     if checkpoint is not None and (activation is not None or sparsity is not None):
         raise ValueError("--checkpoint brings its own design: leave --activation and --sparsity out.")
-    # torch is loaded here and not at the top, so that `hush --help` is quick.
-    from hush.diagnose.example import diagnose_checkpoint, diagnose_new
+    if every < 0:
+        raise ValueError(f"--every must be 0, which chooses, or more, got {every}.")
+    # torch and matplotlib are loaded here and not at the top, so that `hush --help` is quick.
+    if plot is not None:
+        from hush.diagnose.plot import check_plot_path
+
+        check_plot_path(plot)
+    from hush.diagnose.on_digits import diagnose_checkpoint, diagnose_new
 
     if checkpoint is not None:
         result = diagnose_checkpoint(checkpoint, inputs)
@@ -67,4 +73,6 @@ def _print(result: "Diagnosis", every: int, as_json: bool) -> None:
         return
     head, _, closing = text.rpartition("\n\n")
     typer.echo(head)
-    typer.secho(f"\n{closing}", fg="green" if result.trains else "red", bold=True)
+    # Without a prediction there is nothing to be glad or sorry about.
+    colour = None if result.trains is None else "green" if result.trains else "red"
+    typer.secho(f"\n{closing}", fg=colour, bold=True)

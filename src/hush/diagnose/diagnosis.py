@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hush.diagnose.layer_table import format_layers
+
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["Diagnosis", "Layer"]
+__all__ = ["Diagnosis", "Layer", "Range"]
 
 Range = tuple[float, float]
 # Deeper models print a selection of layers; .table(every=1) prints all.
@@ -23,7 +25,9 @@ class Layer:
 
     Attributes:
         index, name: the layer's place, from 1, and the name of its activation module.
+        reads: the Linear or convolution, or how many of them, whose output it reads.
         units: how many units, or channels.
+        positions: how many values each channel has for one input: the size of the feature map; 1 after a Linear.
         q: median over the inputs of |h|²/N, with the share of inputs inside `q_band`.
         sparsity, saturated: shares of x = 0, and of x ≠ 0 with φ′ = 0.
         dead: the share of units that are 0 for every input.
@@ -35,7 +39,9 @@ class Layer:
     index: int
     name: str
     activation: str
+    reads: str
     units: int
+    positions: int
     q: float
     q_band: Range | None
     inside: float | None
@@ -91,16 +97,24 @@ class Diagnosis:
         return sum(layer.sparsity for layer in self.layers) / len(self.layers)
 
     @property
-    def trains(self) -> bool:
-        """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in ten goes astray."""
+    def trains(self) -> bool | None:
+        """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in ten goes astray.
+
+        None without a prediction: the rule was calibrated on what the theory speaks of.
+        """
         from hush.theory.training_rule import TRAINABLE_ODDS
 
-        return max(self.explode, self.vanish) <= TRAINABLE_ODDS
+        return None if self.no_prediction else max(self.explode, self.vanish) <= TRAINABLE_ODDS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: what is not finite becomes None."""
         first = self.first_outside
-        fields = {**asdict(self), "first_outside": first and first.index, "sparsity": self.sparsity}
+        fields = {
+            **asdict(self),
+            "first_outside": first and first.index,
+            "sparsity": self.sparsity,
+            "trains": self.trains,
+        }
         return {name: _plain(value) for name, value in fields.items()}
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -125,43 +139,13 @@ class Diagnosis:
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """q, sparsity, correlation and gradient norm against depth, bands behind; saved if a path is given."""
-        from hush.diagnose.plot import plot
+        from hush.diagnose.plot import plot_diagnosis
 
-        return plot(self, path)
+        return plot_diagnosis(self, path)
 
     def table(self, every: int = 1) -> str:
         """Measured figures, each with its band behind it; every `every`-th layer, and the first that leaves."""
-        header = ("layer", "name", "q", "band", "inside", "sparsity", "band", "satur.", "dead", "corr.", "band")
-        last = len(self.layers)
-        rows = [(*header, "log10 gain", "band")]
-        for layer in self.layers:
-            leaves = layer is self.first_outside
-            if (layer.index - 1) % every and layer.index != last and not leaves:
-                continue
-            rows.append(
-                (
-                    f"{'>' if leaves else ''}{layer.index}",
-                    layer.name,
-                    _number(layer.q),
-                    _range(layer.q_band),
-                    "" if layer.inside is None else f"{layer.inside:.0%}",
-                    f"{layer.sparsity:.3f}",
-                    _range(layer.sparsity_band),
-                    f"{layer.saturated:.3f}",
-                    f"{layer.dead:.3f}",
-                    "" if layer.correlation is None else f"{layer.correlation:.3f}",
-                    _range(layer.correlation_band),
-                    _number(layer.gain_log10),
-                    _range(layer.gain_log10_band),
-                )
-            )
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        right = {0, 2, 4, 5, 7, 8, 9, 11}
-        lines = []
-        for row in rows:
-            cells = zip(row, widths, strict=True)
-            lines.append("  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(cells)).rstrip())
-        return "\n".join(lines)
+        return format_layers(self.layers, self.first_outside, every)
 
     def __str__(self) -> str:
         every = -(-len(self.layers) // _ROWS)
@@ -179,11 +163,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
     return value
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if not math.isfinite(value) or abs(value) < 1e3 else f"{value:.1e}"
-
-
-def _range(band: Range | None) -> str:
-    return "" if band is None else f"{_number(band[0])}–{_number(band[1])}"

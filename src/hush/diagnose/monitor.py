@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hush.diagnose.tap import Reading, Tap
+from hush.diagnose.hooks import ActivationHooks
+from hush.diagnose.reading import Reading
 from hush.nn.recognise import activations_of
 
 __all__ = ["LayerFigures", "Monitor", "Snapshot"]
@@ -91,8 +92,8 @@ class Monitor:
         self.log = log
         self.step = step
         self._history: deque[Snapshot] = deque(maxlen=keep)
-        self._tap: Tap | None = None
-        self._pending: tuple[int, Tap] | None = None
+        self._hooks: ActivationHooks | None = None
+        self._pending: tuple[int, ActivationHooks] | None = None
         self._handles = [
             model.register_forward_pre_hook(self._begin),
             model.register_forward_hook(self._end, always_call=True),
@@ -123,22 +124,22 @@ class Monitor:
             return
         self._finish()
         if self.step < self.first or self.step % self.every == 0:
-            self._tap = Tap(model).open()
-            self._tap.start()
+            self._hooks = ActivationHooks(model).open()
+            self._hooks.start()
         self.step += 1
 
     def _end(self, *_: Any) -> None:
-        if self._tap is not None:
-            self._tap.close()
-            if self._tap.readings:
-                self._pending = (self.step - 1, self._tap)
-            self._tap = None
+        if self._hooks is not None:
+            self._hooks.close()
+            if self._hooks.readings:
+                self._pending = (self.step - 1, self._hooks)
+            self._hooks = None
 
     def _finish(self) -> None:
         if self._pending is None:
             return
-        (step, tap), self._pending = self._pending, None
-        snapshot = Snapshot(step, tuple(_figures(reading) for reading in tap.readings))
+        (step, hooks), self._pending = self._pending, None
+        snapshot = Snapshot(step, tuple(_figures(reading) for reading in hooks.readings))
         self._history.append(snapshot)
         if self.log is not None:
             self.log(snapshot)

@@ -1,25 +1,61 @@
 """A diagnosis as a figure: what was measured as lines, where theory expects it as bands behind."""
 
+import math
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hush.diagnose.diagnosis import Diagnosis
+    from hush.diagnose.diagnosis import Diagnosis, Layer, Range
 
-__all__ = ["plot"]
+__all__ = ["check_plot_path", "plot_diagnosis"]
+
+
+class _Panel(NamedTuple):
+    """A figure of a layer, its band, and how the axis is called."""
+
+    value: Callable[["Layer"], float | None]
+    band: Callable[["Layer"], "Range | None"]
+    label: str
+    may_be_log: bool = False
+
 
 _PANELS = (
-    ("q", "q", "variance q"),
-    ("sparsity", "sparsity", "sparsity"),
-    ("correlation", "correlation", "correlation"),
-    ("gain_log10", "gain_log10", "log₁₀ gradient gain |δ_l|²/|δ_L|²"),
+    _Panel(lambda layer: layer.q, lambda layer: layer.q_band, "variance q", may_be_log=True),
+    _Panel(lambda layer: layer.sparsity, lambda layer: layer.sparsity_band, "sparsity"),
+    _Panel(lambda layer: layer.correlation, lambda layer: layer.correlation_band, "correlation"),
+    _Panel(lambda layer: layer.gain_log10, lambda layer: layer.gain_log10_band, "log₁₀ gradient gain |δ_l|²/|δ_L|²"),
 )
 
 
-def plot(diagnosis: "Diagnosis", path: str | Path | None = None) -> "Figure":
-    """Four panels against depth: q, sparsity, correlation, gradient norm."""
+def check_plot_path(path: str | Path) -> None:
+    """Refuse, before any work is done, a file that could not be written afterwards.
+
+    Raises:
+        ValueError: if the folder does not exist, the path is a folder, or the ending is of no kind of picture.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} to draw {path.name} into.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file, such as {path / 'diagnosis.png'}.")
+    known = FigureCanvasBase.get_supported_filetypes()
+    ending = path.suffix[1:].lower()
+    if ending and ending not in known:
+        raise ValueError(f"a picture cannot be written as .{ending}; use one of {', '.join(sorted(known))}.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{path} cannot be written to: permission denied.")
+
+
+def plot_diagnosis(diagnosis: "Diagnosis", path: str | Path | None = None) -> "Figure":
+    """Four panels against depth: q, sparsity, correlation, gradient norm; saved if a path is given."""
+    if path is not None:
+        check_plot_path(path)
     # The figure is built without pyplot: no window, no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -28,17 +64,20 @@ def plot(diagnosis: "Diagnosis", path: str | Path | None = None) -> "Figure":
     FigureCanvasAgg(figure)
     index = [layer.index for layer in diagnosis.layers]
     outside = diagnosis.first_outside
-    for axes, (name, band_name, label) in zip(figure.subplots(2, 2, sharex=True).flat, _PANELS, strict=True):
-        bands = [getattr(layer, f"{band_name}_band") for layer in diagnosis.layers]
-        if all(band is not None for band in bands):
+    for axes, panel in zip(figure.subplots(2, 2, sharex=True).flat, _PANELS, strict=True):
+        bands = [band for layer in diagnosis.layers if (band := panel.band(layer)) is not None]
+        if len(bands) == len(index):
             axes.fill_between(index, [b[0] for b in bands], [b[1] for b in bands], alpha=0.2, lw=0, label="predicted")
-        values = [getattr(layer, name) for layer in diagnosis.layers]
-        axes.plot(index, [float("nan") if v is None else v for v in values], lw=1.5, label="measured")
+        # What is missing or not finite leaves a gap.
+        found = [panel.value(layer) for layer in diagnosis.layers]
+        values = [value if value is not None and math.isfinite(value) else math.nan for value in found]
+        axes.plot(index, values, lw=1.5, label="measured")
         if outside is not None:
             axes.axvline(outside.index, color="tab:red", ls=":", lw=1, label="leaves its band")
-        if name == "q" and max(values) > 50 * max(min(values), 1e-300):
+        finite = [value for value in values if value > 0.0]
+        if panel.may_be_log and finite and max(finite) > 50 * min(finite):
             axes.set_yscale("log")
-        axes.set_ylabel(label)
+        axes.set_ylabel(panel.label)
         axes.grid(alpha=0.25)
     for axes in figure.axes[2:]:
         axes.set_xlabel("layer")

@@ -3,9 +3,9 @@
 from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
 from hush.nn.init import init_
+from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import cnn, mlp
 from hush.nn.recognise import Recognised, phi_of, recognise
-from hush.nn.report import Drawn, InitReport, LeftAlone
 
 __all__ = [
     "CST",

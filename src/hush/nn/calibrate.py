@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.nn.flow import quietly
+from hush.nn.quiet_run import quietly
 
 __all__ = ["calibrate_"]
 

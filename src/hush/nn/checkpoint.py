@@ -1,6 +1,5 @@
 """A saved run in one file: the design, how the network was built, and its state_dict; nothing in it runs code."""
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from hush.nn.models import cnn, mlp
 from hush.theory import Design
 
 __all__ = ["load", "save"]
+
+_BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
 
 
 def save(model: nn.Sequential, design: Design, path: str | Path) -> None:
@@ -32,15 +33,29 @@ def load(path: str | Path) -> tuple[nn.Sequential, Design]:
     try:
         # Tensors and plain values only: a checkpoint from elsewhere must not run code.
         saved = torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:
+        # torch raises whatever its readers of zip archives and pickles happen to raise on a file of another kind.
+        raise _not_ours(file, "it is damaged, or a file of another kind") from error
+    if not isinstance(saved, dict) or not {"design", "network", "state_dict"} <= saved.keys():
+        raise _not_ours(file, "it lacks the design, the network or the state_dict")
+    arguments = saved["network"]
+    if not isinstance(arguments, dict) or arguments.get("kind") not in _BUILDERS:
+        raise _not_ours(file, f"its network is none of {', '.join(_BUILDERS)}")
+    sizes = {name: value for name, value in arguments.items() if name != "kind"}
+    try:
         design = Design.from_json(saved["design"])
-        arguments = dict(saved["network"])
-        builders: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
-        model = builders[arguments.pop("kind")](design=design, **arguments)
+        model = _BUILDERS[arguments["kind"]](design=design, **sizes)
         model.load_state_dict(saved["state_dict"])
-    except (KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {reason}.") from error
+    except (AttributeError, KeyError, TypeError, RuntimeError, ValueError) as error:
+        # torch lists every missing and superfluous weight, line by line; how it begins is enough.
+        raise _not_ours(file, str(error).partition("\n")[0].rstrip(".:")) from error
     return model, design
+
+
+def _not_ours(file: Path, reason: str) -> ValueError:
+    return ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {reason}.")
 
 
 def _network(model: nn.Sequential) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from hush.nn.activations import from_design
 from hush.nn.flow import weight_layers
 from hush.nn.recognise import activations_of, phi_of
-from hush.theory import Design, PiecewiseLinear
+from hush.theory import Design
 
 __all__ = ["check_activations", "check_inputs", "check_model"]
 
@@ -58,14 +58,10 @@ def check_activations(model: nn.Module, design: Design, allow: tuple[type[nn.Mod
     for name, module in activations_of(model):
         if isinstance(module, allow):
             continue
-        own = phi_of(module)
-        # Of what bends smoothly (GELU, Tanh) the design knows nothing; with straight pieces it can say what differs.
-        if own is None or not isinstance(own, PiecewiseLinear):
+        if phi_of(module) != phi:
             raise ValueError(
-                f"{name!r} is {module}, which the design does not know; replace it by design.module(), {wanted}, or "
-                f"pass allow=(nn.{type(module).__name__},) where it stands outside the hidden layers."
+                f"the model uses {module} at {name!r}, but the design is for {wanted}; replace it by design.module(), "
+                f"or pass allow=({type(module).__name__},) if it stands outside the hidden layers."
             )
-        if own != phi:
-            raise ValueError(f"the model uses {module} at {name!r}, but the design is for {wanted}.")
         count += 1
     return count

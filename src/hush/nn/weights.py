@@ -68,4 +68,5 @@ def _haar(like: Tensor, variance: float, generator: Generator) -> Tensor:
     q, r = torch.linalg.qr(draw.normal_(generator=generator))
     # The signs of R's diagonal make the distribution uniform (Mezzadri 2007).
     q = q * torch.sgn(torch.diagonal(r))
-    return (q if rows >= columns else q.mT) * math.sqrt(variance * max(1.0, rows / columns))
+    matrix: Tensor = (q if rows >= columns else q.mT) * math.sqrt(variance * max(1.0, rows / columns))
+    return matrix

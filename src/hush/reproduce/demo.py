@@ -16,7 +16,7 @@ from hush import sparse
 from hush.bench.measurement import Setting
 from hush.bench.timing import Timed, Work, compare
 from hush.data import load
-from hush.diagnose.verb import diagnose
+from hush.diagnose import diagnose_model
 from hush.report import report
 from hush.train import Run, TrainConfig, train
 from hush.train.task import build
@@ -108,7 +108,7 @@ def _batch(config: TrainConfig) -> tuple[Tensor, Tensor]:
 def _diagnose(config: TrainConfig) -> str:
     """The verdict on the very weights that training will start from."""
     x, y = _batch(config)
-    return diagnose(build(config, (1, 8, 8), 10), x, y, design=config.design()).verdict
+    return diagnose_model(build(config, (1, 8, 8), 10), x, y, design=config.design()).verdict
 
 
 def _time_steps(config: TrainConfig) -> tuple[float, float]:

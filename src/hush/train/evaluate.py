@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from hush.data import Split
-from hush.diagnose.zeros import sparsity
-from hush.nn.flow import quietly
+from hush.diagnose.share_of_zeros import sparsity
+from hush.nn.quiet_run import quietly
 
 __all__ = ["Score", "evaluate"]
 

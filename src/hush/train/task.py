@@ -10,7 +10,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 import hush.sparse
-from hush.diagnose.tap import Tap
+from hush.diagnose.hooks import ActivationHooks
 from hush.nn import cnn, init_, mlp
 from hush.train.config import TrainConfig
 
@@ -78,12 +78,12 @@ class Task(LightningModule):
 
     @torch.no_grad()
     def _first_broken_layer(self, x: Tensor) -> int:
-        with Tap(self.model) as tap:
+        with ActivationHooks(self.model) as hooks:
             self.model(x)
-        for layer, reading in enumerate(tap.readings, start=1):
+        for layer, reading in enumerate(hooks.readings, start=1):
             if not bool(torch.cat(reading.q).isfinite().all()):
                 return layer
-        return len(tap.readings) + 1
+        return len(hooks.readings) + 1
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.config.layer_clip is None:

@@ -7,11 +7,21 @@ __all__ = ["Drawn", "InitReport", "LeftAlone"]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A parameter that was drawn: its role, and the standard deviation of the draw (after calibration, if any)."""
+    """A parameter that was drawn, and what it was taken for.
+
+    Attributes:
+        layer: the class of its layer, with the kernel of a convolution: "Linear", "Conv2d 3×3".
+        role: "first", "hidden" or "output".
+        reads: what the layer reads, as the data flow showed it; empty where that was not seen.
+        kind: how it was drawn.
+        std: the standard deviation of the draw, after calibration if there was one.
+    """
 
     name: str
     shape: tuple[int, ...]
+    layer: str
     role: str
+    reads: str
     kind: str
     std: float
 
@@ -30,12 +40,14 @@ class InitReport:
 
     Attributes:
         order: "data flow" when an example was given, else "registration".
+        structure: what the model was taken for, and on what grounds.
         scales: by layer, the factor `calibrate` multiplied its weight and bias with; empty without it.
         input_variance: what the variance of the inputs should be.
     """
 
     design: str
     order: str
+    structure: str
     drawn: tuple[Drawn, ...]
     left_alone: tuple[LeftAlone, ...]
     scales: dict[str, float]
@@ -48,12 +60,14 @@ class InitReport:
         return tuple(d.name for d in self.drawn if d.role == "first" and len(d.shape) > 1)
 
     def __str__(self) -> str:
-        names = [*(entry.name for entry in self.drawn), *(entry.name for entry in self.left_alone)]
-        name = max(map(len, names), default=0)
-        shape = max((len(_shape(d.shape)) for d in self.drawn), default=0)
-        lines = [f"Initialised for {self.design}; order of layers: {self.order}.", ""]
-        lines += [f"{d.name:<{name}}  {_shape(d.shape):<{shape}}  {d.role:<6}  {_draw(d)}" for d in self.drawn]
+        rows = [(d.name, _shape(d.shape), d.layer, _taken_for(d), _draw(d)) for d in self.drawn]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"Initialised for {self.design}. {self.structure}", ""]
+        lines += [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         if self.left_alone:
+            name = max(len(entry.name) for entry in self.left_alone)
             lines += ["", "Left alone:"]
             lines += [f"{entry.name:<{name}}  {entry.reason}" for entry in self.left_alone]
         if self.scales:
@@ -64,6 +78,10 @@ class InitReport:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "×".join(str(size) for size in shape)
+
+
+def _taken_for(drawn: Drawn) -> str:
+    return f"{drawn.role}, reads {drawn.reads}" if drawn.reads else drawn.role
 
 
 def _draw(drawn: Drawn) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.nn.flow import quietly
+from hush.nn.quiet_run import quietly
 from hush.nn.recognise import activations_of
 
 __all__ = ["Sparsity", "sparsity"]
@@ -35,7 +35,8 @@ def sparsity(model: nn.Module, loader: Iterable[Any] | Tensor) -> Sparsity:
             DataLoader with targets); moved to the model's device.
 
     Raises:
-        ValueError: if the model has no activation module, or the loader gives no batch.
+        ValueError: if the model has no activation module or none of them runs, or the loader gives no batch, or
+            something else than tensors.
     """
     names = {module: name for name, module in activations_of(model)}
     if not names:
@@ -54,7 +55,7 @@ def sparsity(model: nn.Module, loader: Iterable[Any] | Tensor) -> Sparsity:
     try:
         with quietly(model), torch.no_grad():
             for batch in [loader] if isinstance(loader, Tensor) else loader:
-                x = batch if isinstance(batch, Tensor) else batch[0]
+                x = _inputs_of(batch)
                 inputs += len(x)
                 model(x.to(device))
     finally:
@@ -62,5 +63,14 @@ def sparsity(model: nn.Module, loader: Iterable[Any] | Tensor) -> Sparsity:
             handle.remove()
     if inputs == 0:
         raise ValueError("the loader gave no inputs.")
+    if not any(counts.values()):
+        raise ValueError(f"none of the activation modules of {type(model).__name__} ran on these inputs.")
     shares = {name: zeros[name] / counts[name] for name in zeros if counts[name]}
     return Sparsity(sum(shares.values()) / len(shares), shares, inputs)
+
+
+def _inputs_of(batch: Any) -> Tensor:
+    x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    if not isinstance(x, Tensor) or x.dim() == 0:
+        raise ValueError(f"a batch must be a tensor, or a sequence that begins with one, got {type(batch).__name__}.")
+    return x

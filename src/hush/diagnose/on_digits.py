@@ -1,5 +1,6 @@
-"""The two things `hush diagnose` does: a fresh network on the digits, and a saved one."""
+"""Diagnose a network on the embedded digits, a fresh one or a saved one: what `hush diagnose` does."""
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -7,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from hush.data import load
+from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.diagnosis import Diagnosis
-from hush.diagnose.verb import diagnose
 from hush.nn import checkpoint, cnn, init_, mlp
 from hush.nn.weights import Weights
 from hush.theory import design as make_design
 
 __all__ = ["diagnose_checkpoint", "diagnose_new"]
+
+_PIXELS = 64  # of one digit, 8×8
 
 
 def diagnose_new(
@@ -22,20 +25,35 @@ def diagnose_new(
     """Design, build, initialise and diagnose a network on the digits; `choice` goes to `hush.design`."""
     if network not in ("mlp", "cnn"):
         raise ValueError(f"network must be mlp or cnn, got {network!r}.")
-    design = make_design(activation, sparsity, **choice)
-    model = mlp(64, 10, design) if network == "mlp" else cnn(1, 10, design)
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must fit into 64 bits, got {seed}.")
+    _check_memory(choice["width"], choice["depth"], kernel=1 if network == "mlp" else 9)
+    # The convolutions keep the size of the images, so their feature maps have a position for every pixel.
+    design = make_design(activation, sparsity, **choice, positions=1 if network == "mlp" else _PIXELS)
+    model = mlp(_PIXELS, 10, design) if network == "mlp" else cnn(1, 10, design)
     x, labels = _digits(inputs, design.input_variance)
     x = _shaped(x, model)
     generator = torch.Generator().manual_seed(seed)
     init_(model, design, x, weights=cast(Weights, weights), generator=generator)
-    return diagnose(model, x, labels, design=design)
+    return diagnose_model(model, x, labels, design=design)
 
 
 def diagnose_checkpoint(path: str | Path, inputs: int) -> Diagnosis:
     """Diagnose a saved network on the digits. Its weights speak for themselves: the theory takes σ_w, σ_b from them."""
     model, design = checkpoint.load(path)
     x, labels = _digits(inputs, design.input_variance)
-    return diagnose(model, _shaped(x, model), labels)
+    return diagnose_model(model, _shaped(x, model), labels)
+
+
+def _check_memory(width: int, depth: int, kernel: int) -> None:
+    """Refuse a network whose weights alone would not fit into the memory of this machine."""
+    needed = 4 * kernel * width**2 * depth
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > 0.8 * there:
+        raise ValueError(
+            f"{depth} layers of width {width} have {needed / 1e9:.3g} GB of weights, and this machine has "
+            f"{there / 1e9:.3g} GB of memory; hush design needs no network."
+        )
 
 
 def _digits(count: int, variance: float) -> tuple[Tensor, Tensor]:
@@ -49,7 +67,7 @@ def _digits(count: int, variance: float) -> tuple[Tensor, Tensor]:
 def _shaped(x: Tensor, model: nn.Sequential) -> Tensor:
     """The digits as the network's first layer reads them."""
     first = model.layer1
-    if isinstance(first, nn.Linear) and first.in_features == 64:
+    if isinstance(first, nn.Linear) and first.in_features == _PIXELS:
         return x
     if isinstance(first, nn.Conv2d) and first.in_channels == 1:
         return x.view(-1, 1, 8, 8)

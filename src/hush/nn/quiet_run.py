@@ -1,0 +1,44 @@
+"""Running a model to look at it: nothing about it changes, nothing is compiled, and its outputs are unpacked."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+__all__ = ["quietly", "tensors_in"]
+
+
+@contextmanager
+def quietly(model: nn.Module) -> Iterator[None]:
+    """In eval mode, uncompiled; afterwards each module in the mode it was in and the random state untouched."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    # A compiled model would be compiled anew for every hook. Who has one has loaded torch._dynamo; who has none is
+    # spared its import, which takes seconds.
+    compiling = "torch._dynamo" in sys.modules
+    try:
+        with torch.random.fork_rng(devices=[]), _eager() if compiling else nullcontext():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def tensors_in(outputs: Any) -> list[Tensor]:
+    """Every tensor in what a model gives out: in tuples, lists, dictionaries, and in the attributes of an object."""
+    found: list[Tensor] = []
+    for leaf in tree_leaves(outputs):
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        elif not isinstance(leaf, type) and hasattr(leaf, "__dict__"):
+            found += [value for value in tree_leaves(dict(vars(leaf))) if isinstance(value, Tensor)]
+    return found
+
+
+def _eager() -> Any:
+    stance: Any = torch.compiler.set_stance  # which torch has not typed
+    return stance("force_eager")
