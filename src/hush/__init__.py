@@ -1,12 +1,10 @@
 """hush: deep networks whose neurons stay quiet, and train anyway.
 
-What needs torch is loaded when it is first used, so that the theory and the command line start without it.
+Everything is loaded when it is first used, so that the command line starts without NumPy and the theory without torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from hush.theory.design import Design, design
 
 if TYPE_CHECKING:
     from hush import bench as bench
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
     from hush.diagnose.verb import diagnose as diagnose
     from hush.diagnose.zeros import sparsity as sparsity
     from hush.nn import init_ as init_
+    from hush.theory.design import Design as Design
+    from hush.theory.design import design as design
 
 __version__ = "0.1.0"
 
@@ -38,6 +38,8 @@ __all__ = [
 
 # name: the module that holds it, and the attribute there, or None for the module itself
 _LAZY = {
+    "Design": ("hush.theory", "Design"),
+    "design": ("hush.theory", "design"),
     "bench": ("hush.bench", None),
     "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),

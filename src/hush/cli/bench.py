@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hush._extras import how_to_install
+
 if TYPE_CHECKING:
     from hush.bench import Row
 
@@ -146,7 +148,7 @@ def _run(
                 for row in more:
                     _say(_line(row))
     if absent:
-        _say(f"absent: {', '.join(sorted(absent))} (pip install 'hush[bench]').")
+        _say(f"absent: {', '.join(sorted(absent))} ({how_to_install('bench')}).")
     if as_json:
         typer.echo(json.dumps([row.to_dict() for row in rows], indent=1))
     if plot is not None:

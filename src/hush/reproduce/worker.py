@@ -40,7 +40,7 @@ def run(text: str, root: str, threads: int, directory: str | None) -> int:
 
     torch.set_num_threads(threads)
     try:
-        train(TrainConfig.from_json(text), root, directory=directory, progress=False, tensorboard=False)
+        train(TrainConfig.from_json(text), root, data_dir=directory, progress=False, tensorboard=False)
     except RunBusyError as error:
         print(error, file=sys.stderr)
         return BUSY

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from hush.theory._bracketed_root import bracketed_root
 from hush.theory._gaussian import Array, interval_moments
 from hush.theory._piece import curvature_share, slope_share
 from hush.theory.activation import PiecewiseLinear
@@ -100,7 +100,7 @@ def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float =
         return float(_slope_on_edge(tau, np.array([math.exp(log_m)]))[0]) - v_prime
 
     # V′ falls to 0 like m and tends to 1 like e^{−(τ+m)²/2}.
-    return unit * math.exp(brentq(gap, math.log(1e-9 * max(1.0, tau)), math.log(40.0), xtol=1e-14, rtol=1e-14))
+    return unit * math.exp(bracketed_root(gap, math.log(1e-9 * max(1.0, tau)), math.log(40.0), xtol=1e-14, rtol=1e-14))
 
 
 def slope_and_curvature_of_clip(name: str, threshold: float, clip: ArrayLike, q_star: float = 1.0) -> Any:

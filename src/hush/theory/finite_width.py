@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from hush.theory._bracketed_root import bracketed_root
 from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.edge_of_chaos import (
@@ -267,8 +267,8 @@ def largest_safe_clip(
     if unsafe is not None:
         # Only the chains that come close to exploding at the larger clip can explode below it.
         close = everyone.only(tried[unsafe] > EXPLODING_GAIN_LOG10 - _MARGIN)
-        brentq(risk, safe, unsafe, args=(close,), xtol=5e-3)
-    # brentq may end on either side: take the largest clip that was seen to be safe.
+        bracketed_root(lambda log_clip: risk(log_clip, close), safe, unsafe, xtol=5e-3)
+    # The search may end on either side: take the largest clip that was seen to be safe.
     return float(np.sqrt(q_star) * np.exp(max(log_clip for log_clip in tried if risk(log_clip) <= 0.0)))
 
 

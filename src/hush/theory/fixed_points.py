@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
+from hush.theory._bracketed_root import bracketed_root
 from hush.theory._gaussian import Array
 from hush.theory.activation import PiecewiseLinear
 from hush.theory.maps import (
@@ -205,7 +205,7 @@ def _roots(
         if np.sign(slopes[i]) * nearest > _TOUCH and values[i] * values[i + 1] > 0.0:
             # A maximum above zero or a minimum below it.
             continue
-        extremum = brentq(excess_slope, grid[i], grid[i + 1], xtol=1e-15 * abs(grid[i]) + 1e-300, rtol=1e-14)
+        extremum = bracketed_root(excess_slope, grid[i], grid[i + 1], xtol=1e-15 * abs(grid[i]) + 1e-300, rtol=1e-14)
         height = excess(extremum)
         if abs(height) <= 1e-12:
             roots.append(extremum)
@@ -226,4 +226,4 @@ def _roots(
 
 
 def _solve(excess: Callable[[Any], Any], low: float, high: float) -> float:
-    return float(brentq(excess, low, high, xtol=1e-15 * max(abs(low), abs(high)), rtol=1e-14))
+    return float(bracketed_root(excess, low, high, xtol=1e-15 * max(abs(low), abs(high)), rtol=1e-14))
