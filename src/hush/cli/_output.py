@@ -12,6 +12,8 @@ from hush.train.errors import Interrupted, MissingExtraError
 # Whatever is wrong with the words of a call; typer does not export it by name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
+_STOPPED = 130  # what a shell takes for Ctrl-C
+
 
 def run(app: typer.Typer) -> None:
     """Run `app`; whatever goes wrong is one sentence on stderr.
@@ -23,6 +25,8 @@ def run(app: typer.Typer) -> None:
         sys.argv.append("--help")
     try:
         code = app(standalone_mode=False)
+        if code == _STOPPED:  # so Typer ends after Ctrl-C
+            _complain("stopped.")
     except _UsageError as error:
         code = _complain(error.format_message())
     except (ValueError, MissingExtraError) as error:
@@ -30,9 +34,9 @@ def run(app: typer.Typer) -> None:
             raise
         code = _complain(str(error))
     except Interrupted as stopped:
-        code = _complain(str(stopped), 130)
+        code = _complain(str(stopped), _STOPPED)
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("stopped.", 130)
+        code = _complain("stopped.", _STOPPED)
     except BrokenPipeError:
         # Whoever read our output has gone, as `head` does; Python must not complain of it again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

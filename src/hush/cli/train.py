@@ -49,7 +49,7 @@ def train_command(
     else:
         check_memory(config)
         say = _silent if as_json else typer.echo
-        _say_before(config, say)
+        say_before(config, say)
         run = _train(config, root, data_dir, threads, tensorboard, progress, say)
     assert run.result is not None
     if as_json:
@@ -81,7 +81,7 @@ def _train(
     return train(config, root, data_dir=data_dir, progress=progress, tensorboard=tensorboard, say=say)
 
 
-def _say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
+def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     """The verdict, what the recipe chose, and for deep networks what the run will take."""
     say(f"Before training: {config.design().verdict}")
     steps = steps_of_an_epoch(config.data, config.batch, config.validation, config.subset, config.devices)

@@ -44,7 +44,7 @@ def _read_table(entry: DataSet) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     file = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     try:
         with gzip.open(file, "rt", encoding="ascii") as text:
-            table = np.loadtxt(text, delimiter=",").astype(np.uint8)
+            table = np.loadtxt(text, delimiter=",", ndmin=2).astype(np.uint8)
     except (OSError, EOFError, ValueError) as error:
         raise DataError(f"{file} cannot be read ({error}): install scikit-learn anew.") from error
     return np.ascontiguousarray(table[:, :-1]), np.ascontiguousarray(table[:, -1])
