@@ -37,7 +37,7 @@ _RENAMED = {"optimiser": "optimizer"}
 _DEEPEST = 10_000
 # The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
 _LARGEST_SEED = 2**40
-_COUNTS = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
+_COUNTS: tuple[str, ...] = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
 _COUNTS += ("restarts", "warmup", "seed")
 
 

@@ -22,7 +22,14 @@ _WARMUP_SHARE = 0.1
 
 @dataclass(frozen=True)
 class _Rates:
-    """Of one data set: each rate is its constant over the depth, and at most so much; epochs for each depth."""
+    """Of one data set.
+
+    Attributes:
+        sgd: (c, most): the rate of SGD is c / depth, and at most so much.
+        adamw: (c, most): the rate of AdamW is c / depth², and at most so much.
+        batch: up to the depth to which SGD is taken, and beyond.
+        epochs: (depth, epochs) up to that depth, in rising order.
+    """
 
     sgd: tuple[float, float]
     adamw: tuple[float, float]
@@ -30,8 +37,8 @@ class _Rates:
     epochs: tuple[tuple[float, int], ...]
 
 
-_SMALL = _Rates(sgd=(0.3, 3e-2), adamw=(9e-3, 1e-3), batch=(32, 32), epochs=((10, 40), (50, 60), (math.inf, 100)))
-_LARGE = _Rates(sgd=(0.12, 1e-2), adamw=(5e-3, 5e-4), batch=(32, 128), epochs=((30, 5), (math.inf, 12)))
+_SMALL = _Rates(sgd=(0.15, 3e-2), adamw=(0.45, 3e-4), batch=(32, 32), epochs=((10, 40), (50, 60), (math.inf, 100)))
+_LARGE = _Rates(sgd=(0.09, 1e-2), adamw=(0.5, 3e-4), batch=(32, 128), epochs=((30, 6), (math.inf, 12)))
 _RATES = {"digits": _SMALL, "mnist": _LARGE, "fashion_mnist": _LARGE, "cifar10": _LARGE}
 
 
@@ -102,6 +109,7 @@ def recipe_for(
     deep = depth > _SGD_UP_TO
     optimizer = given.get("optimizer") or ("adamw" if deep and not momentum else "sgd")
     constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
+    rate = constant / depth ** (2 if optimizer == "adamw" else 1)
     batch = given.get("batch") or rates.batch[deep]
     epochs = given.get("epochs") or next(epochs for limit, epochs in rates.epochs if depth <= limit)
     steps = epochs * steps_of_an_epoch(data, batch, validation, subset, devices)
@@ -109,7 +117,7 @@ def recipe_for(
     return Recipe(
         optimizer=optimizer,
         # Three digits, since people read it.
-        lr=float(f"{min(most, constant / depth):.3g}") if lr is None else lr,
+        lr=float(f"{min(most, rate):.3g}") if lr is None else lr,
         schedule=given.get("schedule") or "cosine",
         warmup=round(_WARMUP_SHARE * steps) if warmup is None else warmup,
         batch=batch,
