@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import hush
 from hush.diagnose.run import measure
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10
 
 DESIGNS = (("crelu", 0.85, {"v_prime": 0.7}), ("cst", 0.8, {"v_prime": 0.9}), ("shifted_relu", 0.7, {}))
 

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from hush.app import outlook
 from hush.app.presets import PRESETS
 from hush.app.settings import TITLES, Clip, Settings, Sigmas
-from hush.theory.finite_width import run_chains
+from hush.theory.chain_run import run_chains
 
 MOVES = {
     "clip": [round(0.7 + 0.07 * i, 2) for i in range(15)],

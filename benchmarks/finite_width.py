@@ -13,8 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hush.theory import IMAGE_NORMS, PiecewiseLinear, design, finite_width
-from hush.theory.design import Design
+from hush.theory import IMAGE_NORMS, Design, PiecewiseLinear, design, finite_width
 
 LEVELS = (0.1, 0.5, 0.9)
 

@@ -20,8 +20,7 @@ from _digits import digits
 
 import hush
 from hush.diagnose.run import measure
-from hush.theory import InputNorms, finite_width
-from hush.theory.bands import bands
+from hush.theory import InputNorms, bands, finite_width
 
 DESIGNS = (("crelu", 0.85, {}), ("cst", 0.8, {}), ("shifted_relu", 0.7, {}), ("soft_threshold", 0.5, {}))
 WIDTH, DEPTH, INPUTS = 300, 100, 16

@@ -15,8 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import integrate
 
-from hush.theory import correlation_map, crelu, design, edge_of_chaos, phase_diagram
-from hush.theory.activation import PiecewiseLinear
+from hush.theory import PiecewiseLinear, correlation_map, crelu, design, edge_of_chaos, phase_diagram
 
 
 def timed(call: Callable[[], object], repeats: int) -> float:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hush.diagnose.verb import diagnose as diagnose
     from hush.diagnose.zeros import sparsity as sparsity
     from hush.nn import init_ as init_
-    from hush.theory.design import Design as Design
-    from hush.theory.design import design as design
+    from hush.theory import Design as Design
+    from hush.theory import design as design
 
 __version__ = "0.1.0"
 

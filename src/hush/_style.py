@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from hush.theory import entry_of
+
 __all__ = [
     "BLACK",
     "BLUE",
@@ -63,13 +65,6 @@ _RC: dict[Any, Any] = {
     "ytick.labelsize": 8,
 }
 
-_NAMES = {
-    "shifted_relu": r"$\mathrm{ReLU}_\tau$",
-    "soft_threshold": r"$\mathrm{ST}_\tau$",
-    "crelu": r"$\mathrm{CReLU}_{\tau,m}$",
-    "cst": r"$\mathrm{CST}_{\tau,m}$",
-}
-
 _Arguments = ParamSpec("_Arguments")
 _Drawn = TypeVar("_Drawn", bound=Figure | None)
 
@@ -116,7 +111,7 @@ def mark(axes: Axes, x: float, y: float, colour: str, *, stable: bool = True) ->
 
 def name_of(activation: str) -> str:
     """The activation's name as the paper writes it."""
-    return _NAMES[activation]
+    return entry_of(activation).symbol
 
 
 def shades(count: int) -> list[Any]:

@@ -6,8 +6,7 @@ import torch
 
 import hush
 from hush.diagnose.run import measure
-from hush.theory import InputNorms, finite_width
-from hush.theory.bands import bands
+from hush.theory import InputNorms, bands, finite_width
 from tests.helpers import digits
 
 SEEDS = 3

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
-from hush.theory import ACTIVATIONS, CLIPPED
+from hush.theory import activation_names, entry_of
 
 __all__ = ["NAMES", "from_address", "to_address"]
 
@@ -72,10 +72,10 @@ def from_address(parameters: Mapping[str, Sequence[str]]) -> tuple[Settings, lis
 
 def _activation(given: dict[str, str], complaints: list[str]) -> str:
     name = given.get("activation", Settings.activation)
-    if name in ACTIVATIONS:
+    if name in activation_names():
         return name
     complaints.append(
-        f"activation is “{_short(name)}”, but must be one of {', '.join(ACTIVATIONS)}. "
+        f"activation is “{_short(name)}”, but must be one of {', '.join(activation_names())}. "
         f"Showing {Settings.activation} instead."
     )
     return Settings.activation
@@ -83,7 +83,7 @@ def _activation(given: dict[str, str], complaints: list[str]) -> str:
 
 def _drop_contradictions(given: dict[str, str], activation: str, complaints: list[str]) -> None:
     for name in ("clip", "v_prime"):
-        if name in given and activation not in CLIPPED:
+        if name in given and not entry_of(activation).clipped:
             complaints.append(f"{name} is given, but {activation} has no clip; it is ignored.")
             del given[name]
     if "clip" in given and "v_prime" in given:

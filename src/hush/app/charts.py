@@ -11,7 +11,7 @@ from scipy.interpolate import CubicSpline
 from hush.app.drawing import Area, Axis, Line, Mark, Note, axis, draw
 from hush.app.outlook import Curve, Outlook
 from hush.theory import FixedPoints, Stability
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["activation", "clips", "correlation", "edge", "gain", "q", "variance"]
 

@@ -11,24 +11,26 @@ from numpy.typing import NDArray
 from hush.app.settings import Clip, Settings, Sigmas
 from hush.app.verdict import Verdict, judge
 from hush.theory import (
-    CLIPPED,
     IMAGE_NORMS,
+    Activation,
+    Chain,
     Design,
     FiniteWidth,
     FixedPoints,
     Phase,
-    PiecewiseLinear,
     correlation_fixed_points,
     correlation_map,
     design,
     edge_curve,
+    entry_of,
     largest_safe_clip,
     phase,
     slope_and_curvature_of_clip,
     variance_fixed_points,
     variance_map,
 )
-from hush.theory.finite_width import run_chains, summarise
+from hush.theory.chain_run import run_chains
+from hush.theory.chain_summary import summarise
 
 __all__ = ["Curve", "Outlook", "SafeClip", "look"]
 
@@ -109,9 +111,9 @@ def look(settings: Settings) -> Outlook:
     made = _design(settings, safe)
     phi = made.phi()
     sigma_w, sigma_b = _sigmas(settings, made)
-    # On the Edge of Chaos the design's own variances, so that its chains serve again.
-    variances = (made.sigma_w2, made.sigma_b2) if settings.on_edge else (sigma_w**2, sigma_b**2)
-    chains = run_chains(phi, *variances, settings.width, settings.depth, made.input_variance, IMAGE_NORMS)
+    block = Chain(phi, sigma_w, sigma_b)
+    # On the Edge of Chaos this is the block of the design, whose chains have run already and are kept.
+    chains = run_chains(block, settings.width, settings.depth, made.input_variance, IMAGE_NORMS)
     finite = summarise(settings.width, *chains)
     where = None if settings.on_edge else phase(phi, sigma_w, sigma_b, q_start=made.input_variance)
     reached = made.q_star if where is None else where.q_star
@@ -145,7 +147,7 @@ def look(settings: Settings) -> Outlook:
 
 def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: float) -> SafeClip | None:
     """The largest safe clip, or the sentence why there is none; None for an activation without a clip."""
-    if activation not in CLIPPED:
+    if not entry_of(activation).clipped:
         return None
     # Scale is free: one search serves all q*.
     unit = _unit_safe_clip(activation, sparsity, width, depth)
@@ -189,7 +191,7 @@ def _fixed_points(made: Design, sigma_w: float, sigma_b: float, on_edge: bool) -
     return variance_fixed_points(made.phi(), sigma_w, sigma_b)
 
 
-def _cobweb(phi: PiecewiseLinear, sigma_w: float, sigma_b: float, start: float) -> Curve:
+def _cobweb(phi: Activation, sigma_w: float, sigma_b: float, start: float) -> Curve:
     """(q, q), (q, V(q)), (V(q), V(q)), …: the staircase between the curve and the diagonal."""
     # One call for a fine table instead of one for each step: that would be most of the page's time.
     table = start * np.geomspace(1e-6, 1e6, 1500)
@@ -206,7 +208,7 @@ def _cobweb(phi: PiecewiseLinear, sigma_w: float, sigma_b: float, start: float) 
 
 
 def _variance(
-    phi: PiecewiseLinear, sigma_w: float, sigma_b: float, points: FixedPoints, q_star: float
+    phi: Activation, sigma_w: float, sigma_b: float, points: FixedPoints, q_star: float
 ) -> tuple[Curve, bool]:
     """V over a range that holds every fixed point, and whether that calls for logarithmic axes."""
     values = [point.value for point in points]
@@ -219,12 +221,12 @@ def _variance(
     return Curve(q, np.asarray(variance_map(phi, q, sigma_w, sigma_b))), logarithmic
 
 
-def _correlation(phi: PiecewiseLinear, q: float, sigma_w: float, sigma_b: float) -> Curve:
+def _correlation(phi: Activation, q: float, sigma_w: float, sigma_b: float) -> Curve:
     rho = np.linspace(-1.0, 1.0, 61)
     return Curve(rho, np.asarray(correlation_map(phi, rho, q, sigma_w, sigma_b)))
 
 
-def _silhouette(phi: PiecewiseLinear, made: Design) -> Curve:
+def _silhouette(phi: Activation, made: Design) -> Curve:
     unit = math.sqrt(made.q_star)
     reach = max(3.5 * unit, made.threshold + 1.4 * (made.clip or 1.5 * unit))
     x = np.sort(np.concatenate([np.linspace(-reach, reach, 81), phi.kinks]))
@@ -238,6 +240,6 @@ def _clip_curves(activation: str, threshold: float) -> tuple[Array, Array, Array
     return clips, *slope_and_curvature_of_clip(activation, threshold, clips)
 
 
-def _edge(phi: PiecewiseLinear, q_star: float) -> Curve:
+def _edge(phi: Activation, q_star: float) -> Curve:
     sigma_w, sigma_b = edge_curve(phi, q_star * np.geomspace(0.02, 50.0, 160))
     return Curve(sigma_w, sigma_b)

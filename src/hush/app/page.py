@@ -14,9 +14,9 @@ from hush.app.address import from_address, to_address
 from hush.app.drawing import STYLE
 from hush.app.outlook import Outlook, look
 from hush.app.presets import PRESETS
-from hush.app.settings import TITLES, WHOLE, Clip, Settings, Sigmas, span
+from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
 from hush.app.snippets import code, command
-from hush.theory import ACTIVATIONS, CLIPPED
+from hush.theory import activation_names, entry_of
 
 _CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
 _SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "σ_w scaled", Sigmas.FREE: "both free"}
@@ -137,11 +137,12 @@ def _controls() -> Settings:
         if name not in state:
             state[name] = getattr(state.kept, name)
     _preset()
-    st.selectbox("Activation", ACTIVATIONS, key="activation", format_func=TITLES.__getitem__)
+    names = activation_names()
+    st.selectbox("Activation", names, key="activation", format_func=lambda name: entry_of(name).title)
     _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
     # In a box each, so that what comes after them keeps its place on the page when they grow or shrink.
     with st.container():
-        if state.activation in CLIPPED:
+        if entry_of(state.activation).clipped:
             st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
             if state.clip_by is Clip.HEIGHT:
                 _slider("clip", "Clip m", "%.4g")

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from hush.theory import ACTIVATIONS, CLIPPED
+from hush.theory import activation_names, entry_of
 
 __all__ = ["Clip", "Range", "Settings", "Sigmas", "span"]
 
@@ -44,13 +44,6 @@ class Range:
         return f"between {self.low:g} and {self.high:g}"
 
 
-# What the page calls the activations.
-TITLES = {
-    "crelu": "CReLU: shifted ReLU, clipped",
-    "cst": "CST: soft threshold, clipped",
-    "shifted_relu": "shifted ReLU",
-    "soft_threshold": "soft threshold",
-}
 _RANGES = {
     "sparsity": Range(0.0, 0.98, 0.005, 0.85),
     "clip": Range(0.05, 5.0, 0.01, 1.2),
@@ -70,8 +63,8 @@ NUMBERS = tuple(_RANGES)
 def span(name: str, activation: str = "crelu", q_star: float = 1.0) -> Range:
     """The range of a control; one-sided activations are at least half silent, and a clip is measured in √q*."""
     span = _RANGES[name]
-    if name == "sparsity" and activation not in ("soft_threshold", "cst"):
-        return Range(0.5, span.high, span.step, span.default)
+    if name == "sparsity":
+        return Range(entry_of(activation).lowest_sparsity, span.high, span.step, span.default)
     if name in ("clip", "sigma_b"):
         unit = math.sqrt(q_star)
         # Rounded outwards to the step of the slider.
@@ -106,8 +99,8 @@ class Settings:
     start: float = 1.9
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}.")
+        if self.activation not in activation_names():
+            raise ValueError(f"activation must be one of {', '.join(activation_names())}, got {self.activation!r}.")
         for name in NUMBERS:
             allowed, value = span(name, self.activation, self.q_star), getattr(self, name)
             if not allowed.holds(value):
@@ -115,7 +108,7 @@ class Settings:
 
     @property
     def is_clipped(self) -> bool:
-        return self.activation in CLIPPED
+        return entry_of(self.activation).clipped
 
     @property
     def on_edge(self) -> bool:

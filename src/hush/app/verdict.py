@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hush.theory import Design, FiniteWidth, Phase
-from hush.theory.finite_width import TRAINABLE_ODDS
+from hush.theory.training_rule import TRAINABLE_ODDS
 
 __all__ = ["Verdict", "judge"]
 

@@ -93,7 +93,7 @@ class Diagnosis:
     @property
     def trains(self) -> bool:
         """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in ten goes astray."""
-        from hush.theory.finite_width import TRAINABLE_ODDS
+        from hush.theory.training_rule import TRAINABLE_ODDS
 
         return max(self.explode, self.vanish) <= TRAINABLE_ODDS
 

@@ -11,7 +11,7 @@ from hush.diagnose.diagnosis import Diagnosis
 from hush.diagnose.verb import diagnose
 from hush.nn import checkpoint, cnn, init_, mlp
 from hush.nn.weights import Weights
-from hush.theory.design import design as make_design
+from hush.theory import design as make_design
 
 __all__ = ["diagnose_checkpoint", "diagnose_new"]
 

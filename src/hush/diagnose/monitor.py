@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hush.diagnose.tap import Reading, Tap
-from hush.nn.theory_of import activations_of
+from hush.nn.recognise import activations_of
 
 __all__ = ["LayerFigures", "Monitor", "Snapshot"]
 

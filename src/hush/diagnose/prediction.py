@@ -11,9 +11,7 @@ from torch import Tensor, nn
 from hush.diagnose.tap import Tap
 from hush.nn.flow import Flow
 from hush.nn.weights import fan_in
-from hush.theory import InputNorms
-from hush.theory.bands import Band, Bands, bands, correlation_band, dead_units
-from hush.theory.design import Design
+from hush.theory import Band, Bands, Design, InputNorms, bands, correlation_band, dead_units
 
 __all__ = ["Prediction", "predict"]
 

@@ -14,10 +14,9 @@ from hush.diagnose.tap import Tap
 from hush.diagnose.verdict import verdict
 from hush.nn.checks import check_activations, check_inputs, check_model
 from hush.nn.flow import quietly, trace_flow
-from hush.nn.theory_of import activations_of
-from hush.theory.bands import Band
-from hush.theory.design import Design
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
+from hush.nn.recognise import activations_of
+from hush.theory import Band, Design
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["Loss", "run"]
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.flow import WEIGHT_LAYERS
-from hush.nn.theory_of import activations_of, phi_of
-from hush.theory import PiecewiseLinear
+from hush.nn.recognise import activations_of, phi_of
+from hush.theory import Activation
 
 __all__ = ["Reading", "Tap"]
 
@@ -26,7 +26,7 @@ class Reading:
     def __init__(self, name: str, module: nn.Module, unit_axis: int) -> None:
         self.name = name
         self.module = module
-        self.phi: PiecewiseLinear | None = phi_of(module)
+        self.phi: Activation | None = phi_of(module)
         self.unit_axis = unit_axis
         self.q: list[Tensor] = []
         self.squared_gradients: list[Tensor] = []
@@ -73,8 +73,7 @@ class Reading:
     def _flat_values(self) -> list[float]:
         if self.phi is None:
             return []
-        flat = zip(self.phi.slopes, self.phi.offsets, strict=True)
-        return [offset for slope, offset in flat if slope == 0.0 and offset != 0.0]
+        return list(self.phi.plateaus)
 
     def _read_gradient(self, gradient: Tensor) -> None:
         norms = torch.linalg.vector_norm(gradient.detach().flatten(1), dim=1, dtype=torch.float64)

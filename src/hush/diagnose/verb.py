@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hush.diagnose import diagnosis, monitor
 from hush.diagnose.run import Loss, run
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["Verb", "diagnose"]
 

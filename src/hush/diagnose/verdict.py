@@ -2,8 +2,8 @@
 
 from hush.diagnose.diagnosis import Layer
 from hush.diagnose.prediction import Prediction
-from hush.theory.design import Design
-from hush.theory.finite_width import TRAINABLE_ODDS
+from hush.theory import Design
+from hush.theory.training_rule import TRAINABLE_ODDS
 
 __all__ = ["verdict"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.flow import quietly
-from hush.nn.theory_of import activations_of
+from hush.nn.recognise import activations_of
 
 __all__ = ["Sparsity", "sparsity"]
 

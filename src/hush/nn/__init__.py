@@ -4,8 +4,8 @@ from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
 from hush.nn.init import init_
 from hush.nn.models import cnn, mlp
+from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.report import Drawn, InitReport, LeftAlone
-from hush.nn.theory_of import phi_of
 
 __all__ = [
     "CST",
@@ -14,6 +14,7 @@ __all__ = [
     "FATReLU",
     "InitReport",
     "LeftAlone",
+    "Recognised",
     "ShiftedReLU",
     "SoftThreshold",
     "checkpoint",
@@ -23,4 +24,5 @@ __all__ = [
     "init_",
     "mlp",
     "phi_of",
+    "recognise",
 ]

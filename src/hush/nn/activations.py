@@ -1,15 +1,19 @@
-"""The five activations as modules, and the way from a design to its module."""
+"""The five activations as modules, and the way from a design to its module.
+
+Each takes `inplace` because others hand it over (timm builds `act_layer(inplace=True)`), and ignores it: the backward
+needs the output alone, so overwriting the input would save nothing, and results are the same either way.
+"""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
 from hush.nn import functional
-from hush.theory.edge_of_chaos import CLIPPED
+from hush.theory import ActivationEntry, entry_of
 
 if TYPE_CHECKING:
-    from hush.theory.design import Design
+    from hush.theory import Design
 
 __all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "from_design"]
 
@@ -17,11 +21,19 @@ __all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "from_desi
 class _Thresholded(nn.Module):
     """An activation with a threshold τ ≥ 0: 0 wherever its input does not pass it."""
 
-    def __init__(self, threshold: float) -> None:
+    # Its name in the registry.
+    activation: ClassVar[str]
+
+    def __init__(self, threshold: float, *, inplace: bool = False) -> None:
         super().__init__()
         self.threshold = float(threshold)
         if not (math.isfinite(self.threshold) and self.threshold >= 0.0):
             raise ValueError(f"threshold must be finite and at least 0, got {threshold}.")
+
+    @property
+    def entry(self) -> ActivationEntry:
+        """What the registry says of it."""
+        return entry_of(self.activation)
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold:g}"
@@ -30,8 +42,8 @@ class _Thresholded(nn.Module):
 class _Clipped(_Thresholded):
     """And a clip m > 0, the most it gives out."""
 
-    def __init__(self, threshold: float, clip: float) -> None:
-        super().__init__(threshold)
+    def __init__(self, threshold: float, clip: float, *, inplace: bool = False) -> None:
+        super().__init__(threshold, inplace=inplace)
         self.clip = float(clip)
         if not self.clip > 0.0:
             raise ValueError(f"clip must be positive, got {clip}.")
@@ -43,12 +55,16 @@ class _Clipped(_Thresholded):
 class ShiftedReLU(_Thresholded):
     """ReLU_τ(x) = max(x − τ, 0)."""
 
+    activation = "shifted_relu"
+
     def forward(self, x: Tensor) -> Tensor:
         return functional.shifted_relu(x, self.threshold)
 
 
 class SoftThreshold(_Thresholded):
     """ST_τ(x) = sign(x) max(|x| − τ, 0)."""
+
+    activation = "soft_threshold"
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.soft_threshold(x, self.threshold)
@@ -57,12 +73,16 @@ class SoftThreshold(_Thresholded):
 class CReLU(_Clipped):
     """CReLU_{τ,m}(x) = min(max(x − τ, 0), m)."""
 
+    activation = "crelu"
+
     def forward(self, x: Tensor) -> Tensor:
         return functional.crelu(x, self.threshold, self.clip)
 
 
 class CST(_Clipped):
     """CST_{τ,m}(x) = sign(x) min(max(|x| − τ, 0), m)."""
+
+    activation = "cst"
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.cst(x, self.threshold, self.clip)
@@ -71,16 +91,20 @@ class CST(_Clipped):
 class FATReLU(_Thresholded):
     """FATReLU_τ(x) = x for x > τ, else 0 (Kurtz et al. 2020): for comparison, hush designs none."""
 
+    activation = "fatrelu"
+
     def forward(self, x: Tensor) -> Tensor:
         return functional.fatrelu(x, self.threshold)
 
 
 def from_design(design: "Design") -> nn.Module:
-    """The activation of a design, at its τ and m."""
-    if design.activation in CLIPPED:
-        if design.clip is None:
-            raise ValueError(f"{design.activation} needs a clip, and this design has none.")
-        return (CReLU if design.activation == "crelu" else CST)(design.threshold, design.clip)
-    if design.activation not in ("shifted_relu", "soft_threshold"):
-        raise ValueError(f"hush.nn has no activation {design.activation!r}.")
-    return (ShiftedReLU if design.activation == "shifted_relu" else SoftThreshold)(design.threshold)
+    """The activation of a design, at its τ and m, as the module that its entry in the registry names."""
+    entry = entry_of(design.activation)
+    kind = entry.module_class()
+    if kind is None:
+        raise ValueError(f"{design.activation} has no torch module; name one in its entry of the registry.")
+    if entry.clipped and design.clip is None:
+        raise ValueError(f"{design.activation} needs a clip, and this design has none.")
+    values = {"threshold": design.threshold, "clip": design.clip}
+    module: nn.Module = kind(**{name: values[name] for name in entry.parameters})
+    return module

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hush.nn.models import cnn, mlp
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["load", "save"]
 

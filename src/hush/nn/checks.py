@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from hush.nn.activations import from_design
 from hush.nn.flow import weight_layers
-from hush.nn.theory_of import activations_of, phi_of
-from hush.theory.design import Design
+from hush.nn.recognise import activations_of, phi_of
+from hush.theory import Design, PiecewiseLinear
 
 __all__ = ["check_activations", "check_inputs", "check_model"]
 
@@ -59,7 +59,8 @@ def check_activations(model: nn.Module, design: Design, allow: tuple[type[nn.Mod
         if isinstance(module, allow):
             continue
         own = phi_of(module)
-        if own is None:
+        # Of what bends smoothly (GELU, Tanh) the design knows nothing; with straight pieces it can say what differs.
+        if own is None or not isinstance(own, PiecewiseLinear):
             raise ValueError(
                 f"{name!r} is {module}, which the design does not know; replace it by design.module(), {wanted}, or "
                 f"pass allow=(nn.{type(module).__name__},) where it stands outside the hidden layers."

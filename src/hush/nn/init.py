@@ -19,7 +19,7 @@ from hush.nn.checks import check_activations, check_inputs, check_model
 from hush.nn.flow import Flow, trace_flow
 from hush.nn.report import Drawn, InitReport, LeftAlone
 from hush.nn.weights import DRAWS, Weights, fan_in
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["Output", "init_"]
 

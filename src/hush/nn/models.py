@@ -10,7 +10,7 @@ from typing import Literal
 from torch import nn
 
 from hush.nn.activations import from_design
-from hush.theory.design import Design
+from hush.theory import Design
 
 __all__ = ["cnn", "mlp"]
 

@@ -5,11 +5,10 @@ import math
 from hush.reproduce.grid import Cell, Grid
 from hush.reproduce.paper import TABLES, load_table
 from hush.reproduce.results import Figure, ResultRow, ResultTable
-from hush.theory import Design, design
+from hush.theory import Design, design, entry_of
 
-__all__ = ["NAMES", "design_grid", "result_grid"]
+__all__ = ["design_grid", "result_grid"]
 
-NAMES = {"shifted_relu": "ReLU_τ", "soft_threshold": "ST", "crelu": "CReLU", "cst": "CST"}
 _TITLES = {
     ("table1", "dnn"): "Table 1, DNN on MNIST",
     ("table1", "cnn"): "Table 1, CNN on CIFAR-10",
@@ -46,7 +45,7 @@ def _cells(row: ResultRow, part: str) -> list[Cell]:
     spread = part == "dnn"
     return [
         Cell(str(row.row.number)),
-        Cell(NAMES[paper.activation]),
+        Cell(entry_of(paper.activation).label),
         Cell(f"{paper.sparsity:.2f}"),
         Cell(f"{paper.threshold:.2f}"),
         Cell("–" if paper.clip is None else f"{paper.clip:.2f}"),
@@ -120,7 +119,7 @@ def design_grid(command: str) -> Grid:
                 [
                     Cell(label),
                     Cell(str(number)),
-                    Cell(NAMES[paper.activation]),
+                    Cell(entry_of(paper.activation).label),
                     Cell(f"{paper.sparsity:.2f}"),
                     *cells,
                     Cell("✗" if wrong else "✓", "bad" if wrong else "good"),

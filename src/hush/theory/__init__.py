@@ -1,23 +1,44 @@
 """The mean-field theory of sparse activations, in float64; NumPy and SciPy only."""
 
-from hush.theory.activation import PiecewiseLinear
-from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
-from hush.theory.design import Design, GainLog10, Odds, design
-from hush.theory.edge_of_chaos import (
-    ACTIVATIONS,
-    CLIPPED,
-    Phase,
-    Regime,
+from typing import TYPE_CHECKING
+
+from hush.theory.activations import (
+    Activation,
+    ActivationEntry,
+    Kernel,
+    PiecewiseLinear,
+    Smooth,
+    TorchTwin,
     activation,
-    clip_from_slope,
-    edge_curve,
-    edge_of_chaos,
-    phase,
-    phase_diagram,
-    slope_and_curvature_of_clip,
-    threshold_from_sparsity,
+    activation_names,
+    clipped_names,
+    crelu,
+    cst,
+    entries,
+    entry_of,
+    fatrelu,
+    gelu,
+    hardtanh,
+    identity,
+    leaky_relu,
+    odd_threshold,
+    one_sided_threshold,
+    register,
+    relu,
+    shifted_relu,
+    silu,
+    soft_threshold,
+    tanh,
+    unregister,
 )
-from hush.theory.finite_width import IMAGE_NORMS, FiniteWidth, InputNorms, finite_width, largest_safe_clip
+from hush.theory.block import Block, Chain, LayerNoise
+from hush.theory.chain_summary import FiniteWidth, finite_width
+from hush.theory.clip_slope import clip_from_slope, slope_and_curvature_of_clip
+from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
+from hush.theory.dead import dead_units
+from hush.theory.design_result import Design, GainLog10
+from hush.theory.designing import design
+from hush.theory.edge import edge_curve, edge_of_chaos
 from hush.theory.fixed_points import (
     FixedPoint,
     FixedPoints,
@@ -25,7 +46,9 @@ from hush.theory.fixed_points import (
     correlation_fixed_points,
     variance_fixed_points,
 )
-from hush.theory.jacobian import Jacobian, jacobian, spectrum_row
+from hush.theory.input_norms import IMAGE_NORMS, InputNorms
+from hush.theory.jacobian_moments import Jacobian, jacobian, spectrum_row
+from hush.theory.layer_bands import Band, Bands, bands
 from hush.theory.maps import (
     chi_1,
     correlation_map,
@@ -36,22 +59,22 @@ from hush.theory.maps import (
     variance_map_curvature,
     variance_map_slope,
 )
-from hush.theory.named import (
-    crelu,
-    cst,
-    fatrelu,
-    hardtanh,
-    identity,
-    leaky_relu,
-    relu,
-    shifted_relu,
-    soft_threshold,
-)
+from hush.theory.pair_bands import correlation_band
+from hush.theory.phases import Phase, Regime, phase, phase_diagram
+from hush.theory.safe_clip import largest_safe_clip
+from hush.theory.sparsity_threshold import threshold_from_sparsity
+from hush.theory.verdict import Odds
 
 __all__ = [
     "ACTIVATIONS",
     "CLIPPED",
     "IMAGE_NORMS",
+    "Activation",
+    "ActivationEntry",
+    "Band",
+    "Bands",
+    "Block",
+    "Chain",
     "Design",
     "FiniteWidth",
     "FixedPoint",
@@ -59,14 +82,22 @@ __all__ = [
     "GainLog10",
     "InputNorms",
     "Jacobian",
+    "Kernel",
+    "LayerNoise",
     "Odds",
     "Phase",
     "PiecewiseLinear",
     "Regime",
+    "Smooth",
     "Stability",
+    "TorchTwin",
     "activation",
+    "activation_names",
+    "bands",
     "chi_1",
     "clip_from_slope",
+    "clipped_names",
+    "correlation_band",
     "correlation_fixed_points",
     "correlation_map",
     "correlation_map_slope",
@@ -75,28 +106,52 @@ __all__ = [
     "covariance_step",
     "crelu",
     "cst",
+    "dead_units",
     "design",
     "edge_curve",
     "edge_of_chaos",
+    "entries",
+    "entry_of",
     "fatrelu",
     "finite_width",
+    "gelu",
     "hardtanh",
     "identity",
     "jacobian",
     "largest_safe_clip",
     "leaky_relu",
+    "odd_threshold",
+    "one_sided_threshold",
     "phase",
     "phase_diagram",
     "propagate_covariance",
+    "register",
     "relu",
     "shifted_relu",
+    "silu",
     "slope_and_curvature_of_clip",
     "soft_threshold",
     "spectrum_row",
+    "tanh",
     "threshold_from_sparsity",
     "uniform_covariance",
+    "unregister",
     "variance_fixed_points",
     "variance_map",
     "variance_map_curvature",
     "variance_map_slope",
 ]
+
+
+# The names that the registry holds at the moment of asking; tuples made here once would miss what users register.
+ACTIVATIONS: tuple[str, ...]
+CLIPPED: tuple[str, ...]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> tuple[str, ...]:
+        if name == "ACTIVATIONS":
+            return activation_names()
+        if name == "CLIPPED":
+            return clipped_names()
+        raise AttributeError(f"module 'hush.theory' has no attribute {name!r}")

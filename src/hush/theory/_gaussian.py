@@ -9,10 +9,9 @@ Notation: γ(dz) is the standard normal measure and n(z) its density.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-Array = NDArray[np.float64]
+from hush.theory._arrays import Array, Mask
 
 _SQRT_2PI = np.sqrt(2.0 * np.pi)
 
@@ -27,13 +26,13 @@ _WEIGHTS = 0.5 * _WEIGHTS
 _LARGE = 3.0
 
 
-def density(z: ArrayLike) -> Array:
+def density(z: float | Array) -> Array:
     """n(z) = e^{−z²/2}/√(2π); 0 at ±∞."""
     z = np.asarray(z, dtype=np.float64)
-    return np.exp(-0.5 * z * z) / _SQRT_2PI
+    return np.asarray(np.exp(-0.5 * z * z) / _SQRT_2PI)
 
 
-def tail_moments(t: ArrayLike, order: int) -> list[Array]:
+def tail_moments(t: float | Array, order: int) -> list[Array]:
     """[I_0, …, I_order] with I_k = ∫_t^∞ (z − t)^k/k! γ(dz), the iterated integrals of the Gaussian tail.
 
     k I_k = I_{k−2} − t I_{k−1}, with I_{−1} = n. For large t this cancels, by t² a step, so there the ratios
@@ -93,11 +92,11 @@ def interval_moments(a: Array, b: Array, width: Array, order: int) -> list[Array
     return moments
 
 
-def is_narrow(a: Array, b: Array, width: Array) -> NDArray[np.bool_]:
+def is_narrow(a: Array, b: Array, width: Array) -> Mask:
     """Where [a, b] is so narrow that quadrature is exact and differences of tails would cancel."""
     finite = np.isfinite(width)
     reach = np.maximum(1.0, np.maximum(abs(np.where(finite, a, 0.0)), abs(np.where(finite, b, 0.0))))
-    return width * reach <= _NARROW
+    return np.asarray(width * reach <= _NARROW)
 
 
 def _wide_moments(a: Array, b: Array, width: Array, order: int) -> list[Array]:

@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.theory._gaussian import Array
-from hush.theory._price import cross_moment
-from hush.theory.activation import PiecewiseLinear
-from hush.theory.maps import check_sigmas
+from hush.theory._arrays import Array
+from hush.theory._checks import check_sigmas
+from hush.theory.activations.protocol import Activation
 
 __all__ = ["Padding", "covariance_step", "propagate_covariance", "uniform_covariance"]
 
@@ -27,7 +26,7 @@ def uniform_covariance(q: float, rho: float, positions: int) -> Array:
 
 
 def covariance_step(
-    phi: PiecewiseLinear,
+    phi: Activation,
     sigma: ArrayLike,
     sigma_w: float,
     sigma_b: float,
@@ -48,11 +47,11 @@ def covariance_step(
         size = len(moments)
         padded = np.pad(moments, reach)
         total = np.sum([padded[b : b + size, b : b + size] for b in range(kernel)], axis=0)
-    return sigma_b**2 + sigma_w**2 / kernel * total
+    return np.asarray(sigma_b**2 + sigma_w**2 / kernel * total)
 
 
 def propagate_covariance(
-    phi: PiecewiseLinear,
+    phi: Activation,
     sigma: ArrayLike,
     sigma_w: float,
     sigma_b: float,
@@ -70,14 +69,14 @@ def propagate_covariance(
     return np.stack(history)
 
 
-def _activated(phi: PiecewiseLinear, sigma: Array) -> Array:
+def _activated(phi: Activation, sigma: Array) -> Array:
     """E[φ(h_α)φ(h_α′)] for every pair of positions; the upper triangle is computed and mirrored."""
     variance = np.diag(sigma)
     upper = np.triu_indices(len(sigma), 1)
     deviation = np.sqrt(variance)
     rho = np.clip(sigma[upper] / (deviation[upper[0]] * deviation[upper[1]]), -1.0, 1.0)
     moments = np.zeros_like(sigma)
-    moments[upper] = cross_moment(phi, rho, variance[upper[0]], variance[upper[1]])
+    moments[upper] = phi.cross_moment(rho, variance[upper[0]], variance[upper[1]])
     moments += moments.T
     np.fill_diagonal(moments, phi.second_moment(variance))
     return moments

@@ -9,21 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from hush.theory._bracketed_root import bracketed_root
-from hush.theory._gaussian import Array
-from hush.theory.activation import PiecewiseLinear
-from hush.theory.maps import (
-    correlation_map,
-    correlation_map_and_slope,
-    correlation_map_slope,
-    variance_map,
-    variance_map_curvature,
-    variance_map_slope,
-)
+from hush.theory._arrays import Array, Value
+from hush.theory._root import find_root
+from hush.theory.activations.protocol import Activation
+from hush.theory.block.choose import block_from
+from hush.theory.block.protocol import Block
 
 __all__ = ["FixedPoint", "FixedPoints", "Stability", "correlation_fixed_points", "variance_fixed_points"]
 
@@ -89,73 +82,83 @@ class FixedPoints:
         return f"{self.variable} = " + "; ".join(str(point) for point in self.points)
 
 
-@lru_cache(maxsize=4)
-def variance_fixed_points(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) -> FixedPoints:
-    """All q > 0 with V(q) = q, each with V′, V″ and its stability.
+def variance_fixed_points(
+    phi: Activation | Block, sigma_w: float | None = None, sigma_b: float | None = None
+) -> FixedPoints:
+    """All q > 0 with V(q) = q, each with V′, V″ and its stability; of φ at σ_w and σ_b, or of a block.
 
     At V′(q*) = 1 the curvature decides: V″ > 0 (the paper's central finding for ReLU_τ and ST_τ) makes q* stable
-    from below only. When φ(ax) = aφ(x) and V(q) = q identically (ReLU at its Edge of Chaos), the answer is a
-    continuum.
+    from below only. When V(q) = q identically (ReLU at its Edge of Chaos), the answer is a continuum.
     """
+    return _variance_fixed_points(block_from(phi, sigma_w, sigma_b))
 
+
+# The design, its phase and the explorer ask for the same fixed points one after another.
+@lru_cache(maxsize=4)
+def _variance_fixed_points(block: Block) -> FixedPoints:
     def point(q: float) -> FixedPoint:
-        slope = variance_map_slope(phi, q, sigma_w)
-        curvature = variance_map_curvature(phi, q, sigma_w)
+        slope, curvature = block.variance_slope(q), block.variance_curvature(q)
         return FixedPoint(q, slope, curvature, _stability(slope, lambda side: excess(q * (1.0 + side * 1e-3))))
 
-    def excess(q: Any) -> Any:
-        return variance_map(phi, q, sigma_w, sigma_b) / q - 1.0
+    def excess(q: Value) -> Value:
+        return block.variance(q) / q - 1.0
 
-    def excess_slope(q: Any) -> Any:
+    def excess_slope(q: Value) -> Value:
         """d/dq (V/q − 1), times q²."""
-        return q * variance_map_slope(phi, q, sigma_w) - variance_map(phi, q, sigma_w, sigma_b)
+        return q * block.variance_slope(q) - block.variance(q)
 
-    if phi.is_homogeneous:
-        # V(q) = gain·q + σ_b²
-        gain = variance_map_slope(phi, 1.0, sigma_w)
-        if sigma_b == 0.0:
+    if not block.scales:
+        # V(q) = gain·q + V(0), a straight line.
+        gain, start = block.variance_slope(1.0), block.variance(0.0)
+        if start == 0.0:
             return FixedPoints("q", (), continuum=abs(gain - 1.0) <= _TOUCH)
-        return FixedPoints("q", (point(sigma_b**2 / (1.0 - gain)),) if gain < 1.0 - _TOUCH else ())
+        return FixedPoints("q", (point(start / (1.0 - gain)),) if gain < 1.0 - _TOUCH else ())
 
-    low, high = _range(phi, sigma_w, sigma_b)
+    low, high = _range(block)
     grid = np.geomspace(low, high, int(_PER_DECADE * np.log10(high / low)) + 2)
     roots = _roots(excess, excess_slope, grid, excess(grid), excess_slope(grid))
     return FixedPoints("q", tuple(point(q) for q in roots))
 
 
-@lru_cache(maxsize=4)
-def correlation_fixed_points(phi: PiecewiseLinear, q_star: float, sigma_w: float, sigma_b: float) -> FixedPoints:
+def correlation_fixed_points(
+    phi: Activation | Block, q_star: float, sigma_w: float | None = None, sigma_b: float | None = None
+) -> FixedPoints:
     """All ρ in [−1, 1] with R(ρ) = ρ, each with R′ and its stability; ρ = 1 is always one of them.
 
     q* must be a fixed point of V.
     """
-    v = variance_map(phi, q_star, sigma_w, sigma_b)
-    if abs(v - q_star) > 1e-6 * q_star:
+    return _correlation_fixed_points(block_from(phi, sigma_w, sigma_b), q_star)
+
+
+@lru_cache(maxsize=4)
+def _correlation_fixed_points(block: Block, q_star: float) -> FixedPoints:
+    v = block.variance(q_star)
+    if not abs(v - q_star) <= 1e-6 * q_star:
         raise ValueError(f"q_star = {q_star} is no fixed point of the variance map: V(q_star) = {v:.6g}.")
 
-    def excess(rho: Any) -> Any:
+    def excess(rho: float) -> float:
         # R(1) − 1 is rounding; take it out so that it makes no roots beside ρ = 1.
-        return correlation_map(phi, rho, q_star, sigma_w, sigma_b) - rho - at_one
+        return block.covariance(rho, q_star, q_star) / q_star - rho - at_one
 
-    def excess_slope(rho: Any) -> Any:
-        return correlation_map_slope(phi, rho, q_star, sigma_w) - 1.0
+    def slope_at(rho: float) -> float:
+        return block.covariance_slope(rho, q_star, q_star) / q_star
 
     at_one = v / q_star - 1.0
     # Fine near both ends, where R(ρ) − ρ vanishes like (1 − ρ)^{3/2} on the Edge of Chaos. Between them R is a power
     # series with coefficients ≥ 0, so it crosses the diagonal at most once on either side of 0.
     fine = np.geomspace(1e-5, 1.0, 40)
     grid = np.concatenate([-1.0 + fine[:-1] ** 2, 1.0 - fine[::-1] ** 2])
-    images, slopes = correlation_map_and_slope(phi, grid, q_star, sigma_w, sigma_b)
-    values = images - grid - at_one
+    images, slopes = block.covariance_and_slope(grid, q_star, q_star)
+    values = images / q_star - grid - at_one
     if np.all(abs(values) <= _TOUCH):
         return FixedPoints("ρ", (), continuum=True)
-    roots = [rho for rho in _roots(excess, excess_slope, grid, values, slopes - 1.0) if rho < 1.0 - 1e-8]
+    found = _roots(excess, lambda rho: slope_at(rho) - 1.0, grid, values, slopes / q_star - 1.0)
+    roots = [rho for rho in found if rho < 1.0 - 1e-7]
     if abs(excess(-1.0)) <= 1e-12 and not any(abs(rho + 1.0) < 1e-8 for rho in roots):
         roots.insert(0, -1.0)
 
     def point(rho: float) -> FixedPoint:
-        slope = correlation_map_slope(phi, rho, q_star, sigma_w)
-        return FixedPoint(rho, slope, None, _stability(slope, lambda side: beside(rho + side * 1e-4)))
+        return FixedPoint(rho, slope_at(rho), None, _stability(slope_at(rho), lambda side: beside(rho + side * 1e-4)))
 
     def beside(rho: float) -> float:
         # Nothing lies beyond ±1, so there the fixed point is stable on the far side.
@@ -178,24 +181,27 @@ def _stability(slope: float, excess: Callable[[float], float]) -> Stability:
     return Stability.STABLE_FROM_ABOVE if above else Stability.UNSTABLE
 
 
-def _range(phi: PiecewiseLinear, sigma_w: float, sigma_b: float) -> tuple[float, float]:
+def _range(block: Block) -> tuple[float, float]:
     """Where fixed points can be: from where the nearest kink is 8σ away to where all kinks look like zero.
 
     Below, V is affine to rounding, V = s q + V(0), and its own fixed point V(0)/(1 − s) is included.
     """
-    kinks = [abs(kink) for kink in phi.kinks if kink]
-    low, high = (min(kinks) / 8.0) ** 2, (1e4 * max(kinks)) ** 2
-    start = variance_map(phi, 0.0, sigma_w, sigma_b)
-    local_slope = variance_map_slope(phi, 0.0, sigma_w)
+    smallest, largest = block.scales
+    low, high = (smallest / 8.0) ** 2, (1e4 * largest) ** 2
+    start, local_slope = block.variance(0.0), block.variance_slope(0.0)
     if start > 0.0:
         affine = start / max(1.0 - local_slope, 1e-6) if np.isfinite(local_slope) else start
         low, high = min(low, 0.25 * start, 0.25 * affine), max(high, 1e8 * start)
-    bound = phi.bound()
-    return low, high if np.isinf(bound) else max(high, 4.0 * (sigma_w * bound) ** 2)
+    top = block.reachable()[1]
+    return low, high if np.isinf(top) else max(high, 4.0 * top)
 
 
 def _roots(
-    excess: Callable[[Any], Any], excess_slope: Callable[[Any], Any], grid: Array, values: Array, slopes: Array
+    excess: Callable[[float], float],
+    excess_slope: Callable[[float], float],
+    grid: Array,
+    values: Array,
+    slopes: Array,
 ) -> list[float]:
     """Zeros of `excess`, with these values and slopes on the grid: crossings, and extrema that touch zero."""
     roots = []
@@ -205,7 +211,7 @@ def _roots(
         if np.sign(slopes[i]) * nearest > _TOUCH and values[i] * values[i + 1] > 0.0:
             # A maximum above zero or a minimum below it.
             continue
-        extremum = bracketed_root(excess_slope, grid[i], grid[i + 1], xtol=1e-15 * abs(grid[i]) + 1e-300, rtol=1e-14)
+        extremum = find_root(excess_slope, grid[i], grid[i + 1], xtol=1e-15 * abs(grid[i]) + 1e-300, rtol=1e-14)
         height = excess(extremum)
         if abs(height) <= 1e-12:
             roots.append(extremum)
@@ -225,5 +231,5 @@ def _roots(
     return sorted(roots)
 
 
-def _solve(excess: Callable[[Any], Any], low: float, high: float) -> float:
-    return float(bracketed_root(excess, low, high, xtol=1e-15 * max(abs(low), abs(high)), rtol=1e-14))
+def _solve(excess: Callable[[float], float], low: float, high: float) -> float:
+    return find_root(excess, low, high, xtol=1e-15 * max(abs(low), abs(high)), rtol=1e-14)

@@ -7,14 +7,14 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from hush.theory import ACTIVATIONS, CLIPPED, Design, activation, design
+from hush.data.catalogue import CATALOGUE
+from hush.theory import Design, activation, activation_names, clipped_names, design
 from hush.train.recipe import Recipe, recipe_for
 
 __all__ = ["FITTED", "TrainConfig"]
 
 _CHOICES = {
     "data": ("digits", "mnist", "fashion_mnist", "cifar10"),
-    "activation": ACTIVATIONS,
     "arch": ("mlp", "cnn"),
     "weights": ("gaussian", "orthogonal", "delta_orthogonal"),
     "output": ("edge", "preserve", "zero", "keep"),
@@ -64,8 +64,18 @@ def _design(
     v_prime: float | None,
     clip: float | None,
     q_star: float,
+    positions: int,
 ) -> Design:
-    return design(activation, sparsity, width=width, depth=depth, v_prime=v_prime, clip=clip, q_star=q_star)
+    return design(
+        activation,
+        sparsity,
+        width=width,
+        depth=depth,
+        v_prime=v_prime,
+        clip=clip,
+        q_star=q_star,
+        positions=positions,
+    )
 
 
 def _note(text: str, default: Any) -> Any:
@@ -82,7 +92,7 @@ class TrainConfig:
     """
 
     data: str = _note("digits, mnist, fashion_mnist or cifar10.", "digits")
-    activation: str = _note(f"{', '.join(ACTIVATIONS)}.", "crelu")
+    activation: str = _note(f"{', '.join(activation_names())}.", "crelu")
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
     clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
@@ -134,7 +144,7 @@ class TrainConfig:
 
     def _check_values(self) -> None:
         """Each field by itself; those that the recipe fills in may be missing still."""
-        for name, known in _CHOICES.items():
+        for name, known in (_CHOICES | {"activation": tuple(activation_names())}).items():
             value = getattr(self, name)
             if value not in known and not (value is None and name in FITTED):
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
@@ -182,11 +192,17 @@ class TrainConfig:
         if self.threshold is not None:
             sparsity = float(activation(self.activation, self.threshold, self._any_clip()).sparsity(self.q_star))
         assert sparsity is not None
-        return _design(self.activation, sparsity, self.width, self.depth, self.v_prime, self.clip, self.q_star)
+        chosen = (self.v_prime, self.clip, self.q_star)
+        return _design(self.activation, sparsity, self.width, self.depth, *chosen, self._positions())
+
+    def _positions(self) -> int:
+        """Of a CNN, the pixels of an image: so many places share each weight. Of an MLP 1."""
+        _, height, width = CATALOGUE[self.data].shape
+        return (height // self.shrink) * (width // self.shrink) or 1 if self.arch == "cnn" else 1
 
     def _any_clip(self) -> float | None:
         """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""
-        return 1.0 if self.activation in CLIPPED else None
+        return 1.0 if self.activation in clipped_names() else None
 
     def with_seed(self, seed: int) -> "TrainConfig":
         return replace(self, seed=seed)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 import hush
 from hush.reproduce.figures import bands, gradient_norms, loss_curves, odds, speedup
-from hush.theory import largest_safe_clip
-from hush.theory.bands import Band
+from hush.theory import Band, largest_safe_clip
 from hush.train import TrainConfig, load_run
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from hush._style import BLUE, GREEN, RED
-from hush.theory import PiecewiseLinear
+from hush.theory import Activation
 
 __all__ = ["SIDES", "Kind", "Side", "side_of", "tell_missing"]
 
@@ -42,7 +42,7 @@ SIDES = (
 )
 
 
-def side_of(phi: PiecewiseLinear, kind: Kind) -> Side | None:
+def side_of(phi: Activation, kind: Kind) -> Side | None:
     """The (σ_w, σ_b) with that χ₁ and V(1) = 1; None where σ_b² would be negative."""
     w2 = kind.chi / phi.slope_moment(1, 1.0)
     b2 = 1.0 - w2 * phi.second_moment(1.0)
@@ -51,7 +51,7 @@ def side_of(phi: PiecewiseLinear, kind: Kind) -> Side | None:
     return Side(kind, math.sqrt(w2), math.sqrt(max(b2, 0.0)))
 
 
-def tell_missing(panel: Axes, phi: PiecewiseLinear) -> None:
+def tell_missing(panel: Axes, phi: Activation) -> None:
     """Write into the panel which side does not exist for this activation."""
     for kind in SIDES:
         if side_of(phi, kind) is None:

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hush._style import BLACK, BLUE, RED, name_of, panels, styled
-from hush.theory import Design, InputNorms, design
-from hush.theory.bands import Band, bands
+from hush.theory import Band, Design, InputNorms, bands, design
 
 __all__ = ["Measured", "bands_of_q", "draw_band", "measure"]
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from hush._style import BLACK, identity_line, mark, panels, styled
 from hush.reproduce.figures._sides import SIDES, side_of, tell_missing
 from hush.reproduce.figures.correlation_maps import draw_correlation_map
-from hush.theory import PiecewiseLinear, Stability, activation, variance_fixed_points, variance_map
+from hush.theory import Activation, Stability, activation, variance_fixed_points, variance_map
 
 __all__ = ["correlations_of_crelu", "correlations_of_cst", "variances_of_crelu", "variances_of_cst"]
 
@@ -40,7 +40,7 @@ def correlations_of_cst() -> Figure:
 
 
 @styled
-def _grid(name: str, draw: Callable[[Axes, PiecewiseLinear], None], x: str, y: str) -> Figure:
+def _grid(name: str, draw: Callable[[Axes, Activation], None], x: str, y: str) -> Figure:
     rows, columns = len(CLIPS), len(THRESHOLDS)
     figure, axes = panels(rows, columns, 6.5, sharex="row", sharey="row")
     for i, clip in enumerate(CLIPS):
@@ -57,7 +57,7 @@ def _grid(name: str, draw: Callable[[Axes, PiecewiseLinear], None], x: str, y: s
     return figure
 
 
-def _draw_variance_map(panel: Axes, phi: PiecewiseLinear) -> None:
+def _draw_variance_map(panel: Axes, phi: Activation) -> None:
     """V(q) on the Edge of Chaos and either side of it; filled dots are stable fixed points, open ones unstable."""
     reach = _REACH[phi.bound()]
     identity_line(panel, 0.0, reach)

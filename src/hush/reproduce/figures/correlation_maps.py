@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from hush._style import identity_line, mark, panels, styled
 from hush.reproduce.figures._sides import SIDES, Side, side_of, tell_missing
-from hush.theory import PiecewiseLinear, activation, correlation_fixed_points, correlation_map
+from hush.theory import Activation, activation, correlation_fixed_points, correlation_map
 
 __all__ = ["correlations_of_shifted_relu", "correlations_of_soft_threshold", "draw_correlation_map"]
 
@@ -36,7 +36,7 @@ def _correlations(name: str) -> Figure:
     return figure
 
 
-def draw_correlation_map(panel: Axes, phi: PiecewiseLinear) -> None:
+def draw_correlation_map(panel: Axes, phi: Activation) -> None:
     """R(ρ) on the Edge of Chaos and either side of it, with a round marker at each fixed point ρ* < 1."""
     identity_line(panel, 0.0, 1.0)
     # Fine near 1, where R(ρ) − ρ is small and the curves part.
@@ -53,7 +53,7 @@ def draw_correlation_map(panel: Axes, phi: PiecewiseLinear) -> None:
     panel.set_aspect("equal")
 
 
-def _draw(panel: Axes, phi: PiecewiseLinear, side: Side, rho: np.ndarray) -> None:
+def _draw(panel: Axes, phi: Activation, side: Side, rho: np.ndarray) -> None:
     values = correlation_map(phi, rho, 1.0, side.sigma_w, side.sigma_b)
     panel.plot(rho, values, color=side.kind.colour, ls=side.kind.dashes, label=side.kind.label)
     if side.kind.chi <= 1.0:

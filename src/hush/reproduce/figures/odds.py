@@ -1,5 +1,6 @@
 """Odds of failure over clip and depth, with the frontier of the safe clip for several widths."""
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,9 +9,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hush._style import BLACK, name_of, panels, styled
-from hush.theory import IMAGE_NORMS, activation, edge_of_chaos, threshold_from_sparsity
-from hush.theory.design import SAFE_ODDS
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10, run_chains
+from hush.theory import IMAGE_NORMS, Chain, activation, edge_of_chaos, threshold_from_sparsity
+from hush.theory.chain_run import run_chains
+from hush.theory.designing import SAFE_ODDS
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["ByDepth", "odds", "odds_by_depth"]
 
@@ -37,7 +39,8 @@ def odds_by_depth(name: str, sparsity: float, clip: float, width: int, deepest: 
     """
     phi = activation(name, threshold_from_sparsity(name, sparsity), clip)
     w2, b2 = edge_of_chaos(phi, 1.0)
-    back = run_chains(phi, w2, b2, width, deepest, 1.0, IMAGE_NORMS, _SAMPLES)[1]
+    block = Chain(phi, math.sqrt(w2), math.sqrt(b2))
+    back = run_chains(block, width, deepest, 1.0, IMAGE_NORMS, _SAMPLES)[1]
     gains = np.vstack([back[:-1] - back[1:], back[-1:]])
     largest, total = np.full(_SAMPLES, -np.inf), np.zeros(_SAMPLES)
     explode, fail = [], []

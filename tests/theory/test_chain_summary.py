@@ -1,7 +1,6 @@
 """The finite-width chain against real random networks and the paper's tables."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -9,19 +8,21 @@ import pytest
 from benchmarks.finite_width import LEVELS, random_networks
 from hush.theory import (
     IMAGE_NORMS,
+    Chain,
     InputNorms,
     activation,
+    chain_draws,
     crelu,
     design,
     edge_of_chaos,
     finite_width,
-    largest_safe_clip,
     relu,
     shifted_relu,
     threshold_from_sparsity,
     variance_map,
 )
-from hush.theory.finite_width import EXPLODING_GAIN_LOG10, run_chains
+from hush.theory.chain_run import run_chains
+from hush.theory.training_rule import EXPLODING_GAIN_LOG10
 
 
 @pytest.mark.parametrize(("width", "depth"), [(100, 30), (300, 20), (1000, 5)])
@@ -67,47 +68,6 @@ def test_odds_do_not_depend_on_the_unit_of_q() -> None:
     assert other.odds.explode == pytest.approx(one.odds.explode, abs=2e-3)
 
 
-class TestSafeClip:
-    @pytest.mark.parametrize("name", ["crelu", "cst"])
-    @pytest.mark.parametrize("odds", [0.01, 0.1])
-    def test_it_is_safe_and_a_little_more_is_not(self, name: str, odds: float) -> None:
-        clip = largest_safe_clip(name, 0.85, 300, 60, odds)
-        at = design(name, 0.85, clip=clip, width=300, depth=60).odds
-        beyond = design(name, 0.85, clip=1.05 * clip, width=300, depth=60).odds
-        assert at is not None
-        assert beyond is not None
-        assert at.explode <= odds < beyond.explode
-
-    @pytest.mark.parametrize("sizes", [(100, 30), (300, 100), (50, 60)])
-    @pytest.mark.parametrize(("name", "sparsity"), [("crelu", 0.7), ("crelu", 0.95), ("cst", 0.85)])
-    def test_following_only_the_chains_in_danger_finds_the_same(
-        self, name: str, sparsity: float, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        clip = largest_safe_clip(name, sparsity, *sizes)
-        monkeypatch.setattr(sys.modules["hush.theory.finite_width"], "_MARGIN", math.inf)
-        assert largest_safe_clip(name, sparsity, *sizes) == clip
-
-    def test_it_scales_with_q_star(self) -> None:
-        clip = largest_safe_clip("crelu", 0.85, 300, 30)
-        assert largest_safe_clip("crelu", 0.85, 300, 30, q_star=4.0) == pytest.approx(2.0 * clip)
-
-    def test_deeper_means_smaller(self) -> None:
-        clips = [largest_safe_clip("crelu", 0.85, 300, depth) for depth in (30, 60, 100)]
-        assert clips == sorted(clips, reverse=True)
-
-    def test_a_shallow_network_hardly_needs_one(self) -> None:
-        assert largest_safe_clip("crelu", 0.6, 1000, 3) == pytest.approx(5.0)
-
-    def test_where_none_is_safe_it_says_so(self) -> None:
-        with pytest.raises(ValueError, match="no clip keeps the odds of exploding gradients within 1e-06 .* width 20"):
-            largest_safe_clip("cst", 0.9, 20, 30, 1e-6)
-
-    @pytest.mark.parametrize("odds", [0.0, 1.0, -1.0, math.nan])
-    def test_odds_out_of_range(self, odds: float) -> None:
-        with pytest.raises(ValueError, match=f"odds must lie strictly between 0 and 1, got {odds}"):
-            largest_safe_clip("crelu", 0.85, 300, 30, odds)
-
-
 def test_a_failed_row_of_the_paper_explodes() -> None:
     # Shifted ReLU at s = 0.7, depth 100: the paper's five runs all ended at chance.
     phi = shifted_relu(threshold_from_sparsity("shifted_relu", 0.7))
@@ -126,13 +86,11 @@ def test_it_is_reproducible_and_seeded() -> None:
 
 
 def test_it_does_not_depend_on_what_was_asked_before() -> None:
-    module = sys.modules["hush.theory.finite_width"]
-    kept = (module.run_chains, module._draws, module._stream, module._sampling_noise)
     phi = activation("crelu", 1.0, 1.0)
 
     def fresh(*depths: int) -> object:
-        for cache in kept:
-            cache.cache_clear()
+        run_chains.cache_clear()
+        chain_draws._stream.cache_clear()
         return [finite_width(phi, 2.5, 0.6, 100, depth) for depth in depths][-1]
 
     assert fresh(20) == fresh(3, 20) == fresh(50, 7, 20)
@@ -142,7 +100,7 @@ def test_quantiles_by_layer_are_those_of_the_chains() -> None:
     phi, width, depth = activation("cst", 1.0, 1.2), 80, 15
     w2, b2 = edge_of_chaos(phi, 1.0)
     chain = finite_width(phi, math.sqrt(w2), math.sqrt(b2), width, depth)
-    k, gains = run_chains(phi, math.sqrt(w2) ** 2, math.sqrt(b2) ** 2, width, depth, 1.0, IMAGE_NORMS)
+    k, gains = run_chains(Chain(phi, math.sqrt(w2), math.sqrt(b2)), width, depth, 1.0, IMAGE_NORMS)
     for level, row in chain.gain_quantiles.items():
         np.testing.assert_allclose(row, [*np.quantile(gains, level, axis=1), 0.0], rtol=1e-6, atol=1e-7)
         assert row[0] == pytest.approx(chain.gain_log10[level], rel=1e-6)
@@ -157,38 +115,6 @@ def test_silent_and_saturated_extremes_are_quiet() -> None:
     assert dead.vanish == 1.0
     runaway = finite_width(relu(), 10.0, 0.0, 50, 40)
     assert runaway.explode == 1.0
-
-
-class TestInputNorms:
-    def test_quantiles_come_back(self) -> None:
-        scores = np.random.default_rng(0).standard_normal(200_000)
-        drawn = IMAGE_NORMS.at(scores)
-        assert np.quantile(drawn, IMAGE_NORMS.levels) == pytest.approx(IMAGE_NORMS.values, rel=0.01)
-
-    def test_measured_norms(self) -> None:
-        measured = np.random.default_rng(0).gamma(20.0, 3.0, size=50_000)
-        norms = InputNorms.from_samples(measured)
-        drawn = norms.at(np.random.default_rng(1).standard_normal(50_000))
-        levels = [0.05, 0.5, 0.95]
-        assert np.quantile(drawn, levels) == pytest.approx(np.quantile(measured, levels) / measured.mean(), rel=0.01)
-
-    @pytest.mark.parametrize(
-        ("levels", "values", "message"),
-        [
-            ((0.1, 0.5), (1.0,), "equally long, got 2 and 1"),
-            ((0.5, 0.1), (1.0, 2.0), "levels must increase strictly"),
-            ((0.1, 0.5), (2.0, 1.0), "values must be positive and must not decrease"),
-            ((0.1, 0.5), (-1.0, 1.0), "values must be positive"),
-        ],
-    )
-    def test_validation(self, levels, values, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            InputNorms(levels, values)
-
-    @pytest.mark.parametrize("samples", [[], [1.0, math.nan], [0.0, 1.0]])
-    def test_bad_samples(self, samples: list[float]) -> None:
-        with pytest.raises(ValueError, match="must be positive and finite"):
-            InputNorms.from_samples(samples)
 
 
 @pytest.mark.parametrize(("width", "depth"), [(1, 10), (100, 1), (0, 10), (100, -3), (100.5, 10)])

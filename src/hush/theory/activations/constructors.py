@@ -2,18 +2,27 @@
 
 import math
 
-from hush.theory.activation import PiecewiseLinear
+import numpy as np
+from scipy.special import expit, ndtr
+
+from hush.theory._arrays import Array
+from hush.theory._gaussian import density
+from hush.theory.activations.piecewise import PiecewiseLinear
+from hush.theory.activations.smooth import Smooth
 
 __all__ = [
     "crelu",
     "cst",
     "fatrelu",
+    "gelu",
     "hardtanh",
     "identity",
     "leaky_relu",
     "relu",
     "shifted_relu",
+    "silu",
     "soft_threshold",
+    "tanh",
 ]
 
 
@@ -90,6 +99,21 @@ def fatrelu(threshold: float) -> PiecewiseLinear:
     return PiecewiseLinear((threshold,), (0.0, 1.0), (0.0, 0.0), "fatrelu")
 
 
+def gelu() -> Smooth:
+    """φ(x) = xΦ(x)."""
+    return Smooth(_gelu, _gelu_slope, "gelu")
+
+
+def silu() -> Smooth:
+    """φ(x) = x/(1 + e^{−x})."""
+    return Smooth(_silu, _silu_slope, "silu")
+
+
+def tanh() -> Smooth:
+    """φ(x) = tanh x."""
+    return Smooth(np.tanh, _tanh_slope, "tanh", limit=1.0, odd=True)
+
+
 def _check_finite(name: str, value: float) -> None:
     if math.isinf(value):
         raise ValueError(f"{name} must be finite, got {value}.")
@@ -107,3 +131,24 @@ def _check(name: str, value: float, *, positive: bool) -> float:
     if math.isnan(value) or value < 0.0 or (positive and value == 0.0):
         raise ValueError(f"{name} must be {'positive' if positive else 'at least 0'}, got {value}.")
     return value
+
+
+def _gelu(x: Array) -> Array:
+    return x * np.asarray(ndtr(x))
+
+
+def _gelu_slope(x: Array) -> Array:
+    return np.asarray(ndtr(x)) + x * density(x)
+
+
+def _silu(x: Array) -> Array:
+    return x * np.asarray(expit(x))
+
+
+def _silu_slope(x: Array) -> Array:
+    share = np.asarray(expit(x))
+    return share * (1.0 + x * (1.0 - share))
+
+
+def _tanh_slope(x: Array) -> Array:
+    return 1.0 / np.cosh(np.clip(x, -350.0, 350.0)) ** 2

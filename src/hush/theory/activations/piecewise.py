@@ -11,13 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from hush.theory._gaussian import Array, density
-from hush.theory._piece import Piece, standard
+from hush.theory._arrays import Array, Value, as_array, in_form_of, offender
+from hush.theory._gaussian import density
+from hush.theory.activations import _price
+from hush.theory.activations._piece import Piece, standard
 
 __all__ = ["PiecewiseLinear"]
 
@@ -56,47 +56,46 @@ class PiecewiseLinear:
                     f"{len(self.kinks)} kinks need {len(self.kinks) + 1} {label}, got {len(getattr(self, label))}."
                 )
 
-    def __call__(self, x: ArrayLike) -> Any:
+    def __call__(self, x: Value) -> Value:
         """φ(x), elementwise. NaN stays NaN."""
-        x = np.asarray(x, dtype=np.float64)
-        segment = np.searchsorted(self.kinks, x, side="left") if self.kinks else np.zeros(x.shape, dtype=int)
+        points = as_array(x)
+        segment = np.searchsorted(self.kinks, points, side="left") if self.kinks else np.zeros(points.shape, dtype=int)
         slope, offset = np.asarray(self.slopes)[segment], np.asarray(self.offsets)[segment]
         # 0·∞ would make a NaN of a saturated infinity.
-        moving = slope * np.where(slope == 0.0, 0.0, x) + offset
-        return _unwrap(np.where(np.isnan(x), np.nan, moving))
+        moving = slope * np.where(slope == 0.0, 0.0, points) + offset
+        return in_form_of(x, np.where(np.isnan(points), np.nan, moving))
 
-    def derivative(self, x: ArrayLike) -> Any:
+    def derivative(self, x: Value) -> Value:
         """φ′(x), elementwise; at a kink the slope of smaller magnitude, so silent and saturated ends count as flat."""
-        x = np.asarray(x, dtype=np.float64)
-        slopes = np.asarray(self.slopes)
+        points, slopes = as_array(x), np.asarray(self.slopes)
         if not self.kinks:
-            return _unwrap(np.where(np.isnan(x), np.nan, slopes[0]))
-        left = slopes[np.searchsorted(self.kinks, x, side="left")]
-        right = slopes[np.searchsorted(self.kinks, x, side="right")]
-        return _unwrap(np.where(np.isnan(x), np.nan, np.where(abs(left) <= abs(right), left, right)))
+            return in_form_of(x, np.where(np.isnan(points), np.nan, slopes[0]))
+        left = slopes[np.searchsorted(self.kinks, points, side="left")]
+        right = slopes[np.searchsorted(self.kinks, points, side="right")]
+        return in_form_of(x, np.where(np.isnan(points), np.nan, np.where(abs(left) <= abs(right), left, right)))
 
     # --- Gaussian integrals, x ~ N(0, q); each is vectorised over q ≥ 0 ---
 
-    def moment(self, power: int, q: ArrayLike) -> Any:
+    def moment(self, power: int, q: Value) -> Value:
         """E[φ(√q z)^power], power from 1 to 6."""
         if power not in range(1, 7):
             raise ValueError(f"power must be 1, 2, …, 6, got {power}.")
         at_zero = self._limit(lambda v: v**power)
         return self._expect(lambda piece, root: piece.moment(power, root), q, at_zero, even=power % 2 == 0)
 
-    def mean(self, q: ArrayLike) -> Any:
+    def mean(self, q: Value) -> Value:
         """E[φ(√q z)]."""
         return self.moment(1, q)
 
-    def second_moment(self, q: ArrayLike) -> Any:
+    def second_moment(self, q: Value) -> Value:
         """E[φ(√q z)²]."""
         return self.moment(2, q)
 
-    def second_moment_slope(self, q: ArrayLike) -> Any:
+    def second_moment_slope(self, q: Value) -> Value:
         """d/dq E[φ(√q z)²] = E[φ φ′ x]/q, and Δ(φ²) k n(k)/(2q) for each jump at k = κ/√q."""
 
-        def jumps(root: Array) -> Any:
-            total: Any = 0.0
+        def jumps(root: Array) -> Array:
+            total = np.zeros(root.shape)
             for kink, step in self._square_jumps:
                 k = standard(kink, root)
                 total = total + step * k * density(k)
@@ -105,11 +104,11 @@ class PiecewiseLinear:
         at_zero = self._slope_at_zero()
         return self._expect(lambda piece, root: piece.slope(root), q, at_zero, jumps, pieces=self._sloped)
 
-    def second_moment_curvature(self, q: ArrayLike) -> Any:
+    def second_moment_curvature(self, q: Value) -> Value:
         """d²/dq² E[φ(√q z)²] = E[φ φ′ x (z² − 3)]/(2q²), and Δ(φ²) k n(k)(k² − 3)/(4q²) for each jump."""
 
-        def jumps(root: Array) -> Any:
-            total: Any = 0.0
+        def jumps(root: Array) -> Array:
+            total = np.zeros(root.shape)
             for kink, step in self._square_jumps:
                 k = np.clip(standard(kink, root), -1e3, 1e3)
                 total = total + step * k * density(k) * (k * k - 3.0)
@@ -118,47 +117,84 @@ class PiecewiseLinear:
         at_zero = self._curvature_at_zero()
         return self._expect(lambda piece, root: piece.curvature(root), q, at_zero, jumps, pieces=self._unsplit)
 
-    def mean_slope(self, q: ArrayLike) -> Any:
+    def mean_slope(self, q: Value) -> Value:
         """E[φ′(√q z)], jumps left out."""
         at_zero = self._slope_limit(lambda a: a)
         return self._expect(lambda piece, root: piece.alpha * piece.mass(root), q, at_zero, pieces=self._sloped)
 
-    def slope_moment(self, k: int, q: ArrayLike) -> Any:
+    def slope_moment(self, k: int, q: Value) -> Value:
         """μ_k = E[φ′(√q z)^{2k}] (paper, eq. 27)."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}.")
 
-        def power(piece: "Piece", root: Array) -> Array:
+        def power(piece: Piece, root: Array) -> Array:
             return piece.alpha ** (2 * k) * piece.mass(root)
 
         return self._expect(power, q, self._slope_limit(lambda a: a ** (2 * k)), pieces=self._sloped)
 
-    def sparsity(self, q: ArrayLike) -> Any:
+    def sparsity(self, q: Value) -> Value:
         """P(φ(√q z) = 0): the share of hidden units that are exactly zero (paper, eq. 12)."""
         return self._probability(lambda slope, value: slope == 0.0 and value == 0.0, q)
 
-    def saturation(self, q: ArrayLike) -> Any:
+    def saturation(self, q: Value) -> Value:
         """P(φ ≠ 0, φ′ = 0): the share of units above the clip, active forward and silent backward."""
         return self._probability(lambda slope, value: slope == 0.0 and value != 0.0, q)
 
-    def square_slope_moment(self, q: ArrayLike) -> Any:
+    def square_slope_moment(self, q: Value) -> Value:
         """E[φ(√q z)² φ′(√q z)²]: what ties the noise of the gradient to that of the variance."""
 
-        def both(piece: "Piece", root: Array) -> Array:
+        def both(piece: Piece, root: Array) -> Array:
             return piece.alpha**2 * piece.moment(2, root)
 
         value, slope = self._limit(lambda v: v**2), self._slope_limit(lambda a: a**2)
         return self._expect(both, q, value * slope, pieces=self._sloped)
 
-    def input_slope_moment(self, q: ArrayLike) -> Any:
+    def input_slope_moment(self, q: Value) -> Value:
         """E[x² φ′(x)²], x = √q z: how far out the units sit that pass a gradient."""
 
-        def square(piece: "Piece", root: Array) -> Array:
+        def square(piece: Piece, root: Array) -> Array:
             return piece.alpha**2 * piece.input_square(root)
 
         return self._expect(square, q, 0.0, pieces=self._sloped)
 
+    # --- two correlated inputs, by Price's theorem ---
+
+    def cross_moment(self, rho: Value, q_a: float | Value, q_b: float | Value) -> Value:
+        """c(ρ) = E[φ(u₁)φ(u₂)], u₁ ~ N(0, q_a), u₂ ~ N(0, q_b) with correlation ρ; elementwise."""
+        (value,) = _price.evaluate(self, rho, q_a, q_b, (_price.cross_value,))
+        return value  # type: ignore[return-value]
+
+    def cross_moment_slope(self, rho: Value, q_a: float | Value, q_b: float | Value) -> Value:
+        """c′(ρ) = √(q_a q_b) E[φ′(u₁)φ′(u₂)]; infinite at ρ = ±1 where jumps of φ meet."""
+        (slope,) = _price.evaluate(self, rho, q_a, q_b, (_price.cross_slope,))
+        return slope  # type: ignore[return-value]
+
+    def cross_moment_and_slope(self, rho: Value, q_a: float | Value, q_b: float | Value) -> tuple[Value, Value]:
+        """(c, c′), in little more time than one of them."""
+        value, slope = _price.evaluate(self, rho, q_a, q_b, (_price.cross_value, _price.cross_slope))
+        return value, slope  # type: ignore[return-value]
+
     # --- geometry ---
+
+    @cached_property
+    def silent_intervals(self) -> tuple[tuple[float, float], ...]:
+        """The intervals on which φ is exactly 0."""
+        return tuple((left, right) for left, right, slope, offset in self.segments() if slope == offset == 0.0)
+
+    @cached_property
+    def plateaus(self) -> tuple[float, ...]:
+        """The values other than 0 that φ keeps over a whole interval."""
+        flat = zip(self.slopes, self.offsets, strict=True)
+        return tuple(offset for slope, offset in flat if slope == 0.0 and offset != 0.0)
+
+    @cached_property
+    def scales(self) -> tuple[float, ...]:
+        """The smallest and the largest distance of a kink from 0, leaving out a kink at 0 itself.
+
+        Without such a kink an offset sets the scale, if there is one.
+        """
+        distances = [abs(value) for value in self.kinks if value] or [abs(value) for value in self.offsets if value]
+        return (min(distances), max(distances)) if distances else ()
 
     @cached_property
     def jumps(self) -> tuple[float, ...]:
@@ -230,7 +266,7 @@ class PiecewiseLinear:
         return left, right
 
     @cached_property
-    def _pieces(self) -> list["Piece"]:
+    def _pieces(self) -> list[Piece]:
         """The segments, split where φ crosses zero, each anchored where |φ| is smallest."""
         pieces = []
         for i, (left, right, slope, offset) in enumerate(self.segments()):
@@ -245,11 +281,11 @@ class PiecewiseLinear:
         return pieces
 
     @cached_property
-    def _sloped(self) -> list["Piece"]:
+    def _sloped(self) -> list[Piece]:
         return [piece for piece in self._pieces if piece.alpha]
 
     @cached_property
-    def _unsplit(self) -> list["Piece"]:
+    def _unsplit(self) -> list[Piece]:
         """The sloped segments as they are. Two pieces that meet at a zero of φ would cancel in V″."""
         pieces = []
         for i, (left, right, slope, _) in enumerate(self.segments()):
@@ -262,22 +298,23 @@ class PiecewiseLinear:
 
     def _expect(
         self,
-        term: Callable[["Piece", Array], Any],
-        q: ArrayLike,
+        term: Callable[[Piece, Array], Array],
+        q: Value,
         at_zero: float,
-        extra: Callable[[Array], Any] | None = None,
+        extra: Callable[[Array], Array] | None = None,
         even: bool = True,
-        pieces: "list[Piece] | None" = None,
-    ) -> Any:
+        pieces: list[Piece] | None = None,
+    ) -> Value:
         """Σ over pieces of term(piece, √q), and the limit `at_zero` where q = 0.
 
         An even term has the same value on a piece and its mirror image, which halves the work for odd φ.
         """
-        q = np.asarray(q, dtype=np.float64)
-        if not np.all((q >= 0.0) & np.isfinite(q)):
-            raise ValueError(f"q must be finite and not negative, got {_offender(q, (q >= 0.0) & np.isfinite(q))}.")
-        root = np.sqrt(np.where(q > 0.0, q, 1.0)).reshape(-1)
-        total: Any = np.zeros(root.shape)
+        variances = as_array(q)
+        good = (variances >= 0.0) & np.isfinite(variances)
+        if not np.all(good):
+            raise ValueError(f"q must be finite and not negative, got {offender(variances, good)}.")
+        root = np.sqrt(np.where(variances > 0.0, variances, 1.0)).reshape(-1)
+        total = np.zeros(root.shape)
         for piece in self._pieces if pieces is None else pieces:
             if not (even and self.is_odd):
                 total = total + term(piece, root)
@@ -285,11 +322,11 @@ class PiecewiseLinear:
                 total = total + (2.0 if piece.left >= 0.0 else 1.0) * term(piece, root)
         if extra is not None and self._square_jumps:
             total = total + extra(root)
-        return _unwrap(np.where(q > 0.0, total.reshape(q.shape), at_zero))
+        return in_form_of(q, np.where(variances > 0.0, total.reshape(variances.shape), at_zero))
 
-    def _probability(self, wanted: Callable[[float, float], bool], q: ArrayLike) -> Any:
-        def mass(piece: "Piece", root: Array) -> Any:
-            return piece.mass(root) if wanted(piece.alpha, piece.value) else 0.0
+    def _probability(self, wanted: Callable[[float, float], bool], q: Value) -> Value:
+        def mass(piece: Piece, root: Array) -> Array:
+            return piece.mass(root) if wanted(piece.alpha, piece.value) else np.zeros(root.shape)
 
         left, right = self._at_zero()
         share = [float(wanted(slope, value)) for slope, value in (left, right)]
@@ -318,12 +355,3 @@ class PiecewiseLinear:
         (left, v_left), (right, v_right) = self._at_zero()
         linear = v_right * right - v_left * left
         return math.copysign(math.inf, -linear) if linear else 0.0
-
-
-def _unwrap(x: Array) -> Any:
-    """A Python float for a scalar, the array otherwise."""
-    return float(x) if np.ndim(x) == 0 else x
-
-
-def _offender(values: Array, good: Any) -> float:
-    return float(np.asarray(values)[~np.asarray(good)].flat[0])

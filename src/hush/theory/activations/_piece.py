@@ -2,17 +2,22 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from hush.theory._gaussian import Array, density, interval_moments, is_narrow
+from hush.theory._arrays import Array
+from hush.theory._gaussian import density, interval_moments, is_narrow
 
 # Kinks further out than this many standard deviations carry no mass; the bound keeps their squares finite.
 _FAR = 1e150
-# Pieces whose moments are kept; an activation of hush has five at most.
-_KEPT = 16
-_recent: dict[tuple["Piece", tuple[int, ...], bytes], list[Array]] = {}
+
+
+class _Kept:
+    """The moments of a piece over the last √q they were asked for."""
+
+    def __init__(self) -> None:
+        self.last: tuple[Array, list[Array]] = np.empty(0), []
 
 
 @dataclass(frozen=True)
@@ -33,18 +38,21 @@ class Piece:
     def _moments(self, root: Array, order: int) -> list[Array]:
         """∫ u^k γ over this piece for k = 0 … order at least, u measured from the anchor.
 
-        The last few are kept: who tabulates several expectations over the same q pays for the highest order alone.
+        The last ones are kept, so that whoever tabulates several expectations over the same q pays for the highest
+        order alone. They are written in one assignment, so that two threads never see those of one q beside another.
         """
-        key = self, root.shape, root.tobytes()
-        moments = _recent.get(key)
-        if moments is None or len(moments) <= order:
+        kept = self._kept
+        last, moments = kept.last
+        if len(moments) <= order or last.shape != root.shape or not np.array_equal(last, root):
             moments = interval_moments(*self._interval(root), order)
             for moment in moments:
                 moment.flags.writeable = False
-            if len(_recent) >= _KEPT:
-                _recent.clear()
-            _recent[key] = moments
+            kept.last = root, moments
         return moments
+
+    @cached_property
+    def _kept(self) -> _Kept:
+        return _Kept()
 
     def mass(self, root: Array) -> Array:
         """P(√q z in this piece)."""
@@ -100,12 +108,12 @@ def curvature_share(a: Array, b: Array, width: Array, d: Array) -> Array:
         m = interval_moments(a, b[narrow], width[narrow], 4)
         # (d + u)(a + u)(c + 2au + u²), c = a² − 3
         c = a * a - 3.0
-        coefficients: tuple[Any, ...] = (
+        coefficients = (
             d * a * c,
             (d + a) * c + 2 * d * a * a,
             c + 2 * a * (d + a) + d * a,
             3 * a + d,
-            1.0,
+            np.ones(a.shape),
         )
         total[narrow] = sum(k * moment for k, moment in zip(coefficients, m, strict=True))
     return total

@@ -11,8 +11,8 @@ The paper prints μ₁/μ₂² (eqs. 29 and 30); the two agree where φ′ is 0 
 from dataclasses import dataclass
 from typing import Literal
 
-from hush.theory.activation import PiecewiseLinear
-from hush.theory.edge_of_chaos import edge_of_chaos
+from hush.theory.activations.protocol import Activation
+from hush.theory.edge import edge_of_chaos
 from hush.theory.maps import chi_1
 
 __all__ = ["Jacobian", "Weights", "jacobian", "spectrum_row"]
@@ -34,9 +34,7 @@ class Jacobian:
     variance: float
 
 
-def jacobian(
-    phi: PiecewiseLinear, q_star: float, sigma_w: float, depth: int, weights: Weights = "gaussian"
-) -> Jacobian:
+def jacobian(phi: Activation, q_star: float, sigma_w: float, depth: int, weights: Weights = "gaussian") -> Jacobian:
     """m₁, m₂ and σ²_{JJᵀ} of `depth` layers at the fixed point q*."""
     if weights not in _S_1:
         raise ValueError(f"weights must be 'gaussian' or 'orthogonal', got {weights!r}.")
@@ -50,7 +48,7 @@ def jacobian(
     return Jacobian(depth, weights, mu_1, mu_2, m_1, m_1**2 + variance, variance)
 
 
-def spectrum_row(phi: PiecewiseLinear, q_star: float, depth: int) -> dict[str, float]:
+def spectrum_row(phi: Activation, q_star: float, depth: int) -> dict[str, float]:
     """A row of the paper's spectrum table, on the Edge of Chaos: μ, σ_w², and σ²_{JJᵀ} for both kinds of weights."""
     sigma_w2 = edge_of_chaos(phi, q_star)[0]
     kinds: tuple[Weights, Weights] = ("gaussian", "orthogonal")

@@ -17,49 +17,44 @@ A φ that is silent on the whole negative side has c = c′ = 0 at ρ = −1, an
 integral runs from −1 instead, c(ρ) = ∫_{−1}^ρ (ρ − t) c″(t) dt, and keeps its relative precision.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from hush.theory._gaussian import Array, density
-from hush.theory.activation import PiecewiseLinear
+from hush.theory._arrays import Array, Mask, offender
+from hush.theory._gaussian import density
+
+if TYPE_CHECKING:
+    from hush.theory.activations.piecewise import PiecewiseLinear
 
 # How many (point, node) pairs are held in memory at a time.
 _CHUNK = 1 << 20
 
-
-def cross_moment(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
-    """c(ρ) = E[φ(u₁)φ(u₂)], u₁ ~ N(0, q_a), u₂ ~ N(0, q_b) with correlation ρ; elementwise."""
-    return _evaluate(phi, rho, q_a, q_b, _value)[0]
+_Quantity = Callable[["PiecewiseLinear", "PiecewiseLinear", "_Arc", Array, Array, Array], Array]
 
 
-def cross_moment_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> Any:
-    """c′(ρ) = √(q_a q_b) E[φ′(u₁)φ′(u₂)]; infinite at ρ = ±1 where jumps of φ meet."""
-    return _evaluate(phi, rho, q_a, q_b, _slope)[0]
-
-
-def cross_moment_and_slope(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike) -> tuple[Any, Any]:
-    """(c, c′), in little more time than one of them."""
-    value, slope = _evaluate(phi, rho, q_a, q_b, _value, _slope)
-    return value, slope
-
-
-def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLike, *quantities: Any) -> list[Any]:
+def evaluate(
+    phi: "PiecewiseLinear",
+    rho: float | Array,
+    q_a: float | Array,
+    q_b: float | Array,
+    quantities: tuple[_Quantity, ...],
+) -> list[float | Array]:
+    """`cross_value` for c(ρ), `cross_slope` for c′(ρ), or both: elementwise over broadcast ρ, q_a, q_b."""
     rho, q_a, q_b = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (rho, q_a, q_b)))
     if not np.all(abs(rho) <= 1.0):
-        raise ValueError(f"a correlation must lie in [−1, 1], got {float(rho[~(abs(rho) <= 1.0)].flat[0])}.")
+        raise ValueError(f"a correlation must lie in [−1, 1], got {offender(rho, abs(rho) <= 1.0)}.")
     for q in (q_a, q_b):
-        if not np.all((q > 0.0) & np.isfinite(q)):
-            raise ValueError(
-                f"the variances must be positive and finite, got {float(q[~((q > 0.0) & np.isfinite(q))].flat[0])}."
-            )
+        good = (q > 0.0) & np.isfinite(q)
+        if not np.all(good):
+            raise ValueError(f"the variances must be positive and finite, got {offender(q, good)}.")
     results = [np.empty(rho.shape) for _ in quantities]
     # E[φ(u₁)φ(u₂)] at −ρ is E[φ(u₁)φ(−u₂)] at ρ, and its derivative changes sign.
-    signs = [-1.0 if quantity is _slope else 1.0 for quantity in quantities]
-    silent = _lowest_active(phi, with_values=_value in quantities)
+    signs = [-1.0 if quantity is cross_slope else 1.0 for quantity in quantities]
+    silent = _lowest_active(phi, with_values=cross_value in quantities)
     positive, far = rho >= 0.0, _is_far_from_zero(silent, rho, q_a, q_b)
     for chosen, psi, factors, from_one in (
         (positive, phi, [1.0] * len(quantities), False),
@@ -74,7 +69,7 @@ def _evaluate(phi: PiecewiseLinear, rho: ArrayLike, q_a: ArrayLike, q_b: ArrayLi
     return [float(result) if result.ndim == 0 else result for result in results]
 
 
-def _lowest_active(phi: PiecewiseLinear, *, with_values: bool) -> float | None:
+def _lowest_active(phi: "PiecewiseLinear", *, with_values: bool) -> float | None:
     """Where φ′ (and φ, with_values) first leaves 0, if that is not below 0."""
     for left, _, slope, offset in phi.segments():
         if slope or (with_values and offset):
@@ -82,7 +77,7 @@ def _lowest_active(phi: PiecewiseLinear, *, with_values: bool) -> float | None:
     return None
 
 
-def _is_far_from_zero(kink: float | None, rho: Array, q_a: Array, q_b: Array) -> Any:
+def _is_far_from_zero(kink: float | None, rho: Array, q_a: Array, q_b: Array) -> Mask:
     """Where all is silent below `kink` ≥ 0 and ρ is so negative that c(ρ) ≪ c(0).
 
     c(ρ)/c(0) falls off like e^{−D} with D the rise of −log density at (κ, κ) between correlations 0 and ρ.
@@ -95,9 +90,9 @@ def _is_far_from_zero(kink: float | None, rho: Array, q_a: Array, q_b: Array) ->
 
 
 def _in_chunks(
-    quantities: tuple[Any, ...],
-    phi: PiecewiseLinear,
-    psi: PiecewiseLinear,
+    quantities: tuple[_Quantity, ...],
+    phi: "PiecewiseLinear",
+    psi: "PiecewiseLinear",
     rho: Array,
     q_a: Array,
     q_b: Array,
@@ -150,7 +145,7 @@ class _Arc:
         return -(gap * gap) * self.inverse_square - x * y * self.half
 
 
-def _panels(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array, both_ends: bool) -> tuple[Array, Array]:
+def _panels(phi: "PiecewiseLinear", psi: "PiecewiseLinear", x: Array, y: Array, both_ends: bool) -> tuple[Array, Array]:
     """Gauss–Legendre nodes and weights on [0, 1], on panels that shrink towards 0, or towards both ends.
 
     How far they shrink follows the smallest distance between a kink of φ and one of ψ; how many nodes a panel
@@ -182,19 +177,20 @@ def _gauss(count: int) -> tuple[Array, Array]:
     return np.polynomial.legendre.leggauss(count)
 
 
-def _value(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, pairs: Any, x: Array, y: Array) -> Array:
+def cross_value(phi: "PiecewiseLinear", psi: "PiecewiseLinear", arc: _Arc, pairs: Array, x: Array, y: Array) -> Array:
     integrand = x * y * arc.lever * pairs
     if not (phi.is_continuous and psi.is_continuous):
         jumps = _jump_pairs(phi, psi, arc, x, y) + arc.sine * _segment_jump_pairs(phi, psi, arc, x, y)
         integrand = integrand + (-jumps if arc.from_one else jumps)
-    total = (arc.weights * integrand).sum(-1)
+    total: Array = (arc.weights * integrand).sum(-1)
     if arc.from_one:
         return total
-    return total + (phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y))[:, 0]
+    start: Array = phi.mean(x**2) * psi.mean(y**2) + arc.rho * _slope_at_zero(phi, psi, x, y)
+    return total + start[:, 0]
 
 
-def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, pairs: Any, x: Array, y: Array) -> Array:
-    total = (arc.weights * x * y * pairs).sum(-1)
+def cross_slope(phi: "PiecewiseLinear", psi: "PiecewiseLinear", arc: _Arc, pairs: Array, x: Array, y: Array) -> Array:
+    total: Array = (arc.weights * x * y * pairs).sum(-1)
     total = -total if arc.from_one else total + _slope_at_zero(phi, psi, x, y)[:, 0]
     if not (phi.is_continuous and psi.is_continuous):
         end = arc.end()
@@ -206,14 +202,14 @@ def _slope(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, pairs: Any, x:
     return total
 
 
-def _slope_at_zero(phi: PiecewiseLinear, psi: PiecewiseLinear, x: Array, y: Array) -> Array:
+def _slope_at_zero(phi: "PiecewiseLinear", psi: "PiecewiseLinear", x: Array, y: Array) -> Array:
     """√(q_a q_b) E φ′ E φ′, jumps left out."""
     return x * y * phi.mean_slope(x**2) * psi.mean_slope(y**2)
 
 
-def _segment_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+def _segment_pairs(phi: "PiecewiseLinear", psi: "PiecewiseLinear", arc: _Arc, x: Array, y: Array) -> Array:
     """Σ α_S α_T × the mixed difference of exp(log_density)/2π over the corners of S × T."""
-    total: Any = 0.0
+    total = np.zeros(np.broadcast_shapes(arc.sine.shape, x.shape, y.shape))
     # Of two odd activations −S × −T adds the same as S × T.
     odd = phi.is_odd and psi.is_odd
     for left_a, right_a, slope_a, _ in phi.segments():
@@ -229,12 +225,14 @@ def _segment_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Arr
     return total
 
 
-def _mixed_difference(arc: _Arc, x: tuple[Array, Array], y: tuple[Array, Array], width_x: Array, width_y: Array) -> Any:
+def _mixed_difference(
+    arc: _Arc, x: tuple[Array, Array], y: tuple[Array, Array], width_x: Array, width_y: Array
+) -> Array:
     """F(x₁,y₁) − F(x₁,y₂) − F(x₂,y₁) + F(x₂,y₂), F = exp(log_density); 0 at infinite ends."""
     x_ends = [(end, sign) for end, sign in zip(x, (1.0, -1.0), strict=True) if np.isfinite(end).all()]
     y_ends = [(end, sign) for end, sign in zip(y, (1.0, -1.0), strict=True) if np.isfinite(end).all()]
     if not x_ends or not y_ends:
-        return 0.0
+        return np.zeros(1)
     if len(x_ends) == 1:
         return x_ends[0][1] * _difference(arc, x_ends[0][0], y_ends, width_y)
     if len(y_ends) == 1:
@@ -255,10 +253,10 @@ def _mixed_difference(arc: _Arc, x: tuple[Array, Array], y: tuple[Array, Array],
         np.where(c > 0.0, arc.log_density(x2, y1), base),
     )
     first = np.sign(b) * np.sign(c) * np.exp(largest) * np.expm1(-abs(b)) * np.expm1(-abs(c))
-    return first - np.exp(opposite) * np.expm1(-epsilon)
+    return np.asarray(first - np.exp(opposite) * np.expm1(-epsilon))
 
 
-def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Array) -> Any:
+def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Array) -> Array:
     """Σ sign·F(x, y) over one or two ends y."""
     if len(ends) == 1:
         return ends[0][1] * np.exp(arc.log_density(x, ends[0][0]))
@@ -268,9 +266,9 @@ def _difference(arc: _Arc, x: Array, ends: list[tuple[Array, float]], width: Arr
     return np.sign(gain) * np.exp(largest) * np.expm1(-abs(gain))
 
 
-def _jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+def _jump_pairs(phi: "PiecewiseLinear", psi: "PiecewiseLinear", arc: _Arc, x: Array, y: Array) -> Array:
     """Σ H_i H_j F(x_i, y_j)/2π over the jumps: what they add to c′(t) dt per dδ."""
-    total: Any = np.zeros(arc.sine.shape)
+    total = np.zeros(arc.sine.shape)
     for kink_a, jump_a in zip(phi.kinks, phi.jumps, strict=True):
         for kink_b, jump_b in zip(psi.kinks, psi.jumps, strict=True):
             if jump_a and jump_b:
@@ -278,9 +276,9 @@ def _jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array,
     return total
 
 
-def _segment_jump_pairs(phi: PiecewiseLinear, psi: PiecewiseLinear, arc: _Arc, x: Array, y: Array) -> Any:
+def _segment_jump_pairs(phi: "PiecewiseLinear", psi: "PiecewiseLinear", arc: _Arc, x: Array, y: Array) -> Array:
     """Σ √q α_S H_j n(y_j) P(u₁ in S | u₂ = κ_j), and the same with the roles exchanged."""
-    total: Any = np.zeros(arc.sine.shape)
+    total = np.zeros(arc.sine.shape)
     for one, other, scale, other_scale in ((phi, psi, x, y), (psi, phi, y, x)):
         for kink, jump in zip(other.kinks, other.jumps, strict=True):
             if not jump:

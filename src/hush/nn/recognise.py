@@ -1,0 +1,125 @@
+"""Which activation a torch module is: the way from `nn.Module` to the registry of `hush.theory`.
+
+A module is recognised by its exact type. A subclass may compute anything in its own `forward`, so it is recognised only
+when it has been registered itself.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from hush.theory import Activation, ActivationEntry, Kernel, entries
+from hush.theory.activations.registry import resolve, version
+
+__all__ = ["Recognised", "activations_of", "is_activation", "phi_of", "recognise"]
+
+# What torch files under activations and is none in the sense of φ: they mix units, or turn outputs into probabilities.
+_NOT_ELEMENTWISE = (
+    nn.GLU,
+    nn.LogSoftmax,
+    nn.MultiheadAttention,
+    nn.Softmax,
+    nn.Softmax2d,
+    nn.Softmin,
+)
+_TORCH = tuple(
+    kind
+    for kind in (getattr(torch.nn.modules.activation, name) for name in torch.nn.modules.activation.__all__)
+    if kind not in _NOT_ELEMENTWISE
+)
+
+_Read = Callable[[Any], tuple[float, ...] | None]
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A module whose φ is known.
+
+    Attributes:
+        entry: what the registry says of it.
+        parameters: by name.
+        kernel: how the native engine computes it; None leaves it to torch.
+        threshold, clip: what the kernel needs: τ, and m or ∞.
+        inplace: whether the module overwrites its input. Modules of hush never do.
+    """
+
+    entry: ActivationEntry
+    parameters: dict[str, float]
+    inplace: bool
+
+    @property
+    def phi(self) -> Activation:
+        """φ, as the theory's value object."""
+        return self.entry.construct(*self.parameters.values())
+
+    @property
+    def kernel(self) -> Kernel | None:
+        return self.entry.kernel
+
+    @property
+    def threshold(self) -> float:
+        return self.parameters.get("threshold", 0.0)
+
+    @property
+    def clip(self) -> float:
+        return self.parameters.get("clip", math.inf)
+
+
+def recognise(module: nn.Module) -> Recognised | None:
+    """What `module` computes, read off the module as it is now; None where the registry has no entry for its type."""
+    for entry, read in _by_type().get(type(module), ()):
+        values = read(module)
+        if values is not None:
+            # torch's modules say of themselves whether they overwrite; those of hush ignore the wish.
+            own = type(module) is entry.module_class()
+            inplace = not own and bool(getattr(module, "inplace", False))
+            return Recognised(entry, dict(zip(entry.parameters, values, strict=True)), inplace)
+    return None
+
+
+def phi_of(module: nn.Module) -> Activation | None:
+    """φ of an activation module; None where it is not known."""
+    found = recognise(module)
+    return None if found is None else found.phi
+
+
+def is_activation(module: nn.Module) -> bool:
+    """Whether `module` is an elementwise activation: one of the registry's, or of torch.nn."""
+    return type(module) in _by_type() or isinstance(module, _TORCH)
+
+
+def activations_of(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) of every activation in `model`, in order of registration."""
+    return ((name, module) for name, module in model.named_modules() if is_activation(module))
+
+
+_Types = dict[type, list[tuple[ActivationEntry, _Read]]]
+_kept: tuple[int, _Types] = (-1, {})
+
+
+def _by_type() -> _Types:
+    """By exact type the entries it may belong to, in the registry's order, each with how its parameters are read.
+
+    It is made anew only when the registry has changed.
+    """
+    global _kept
+    if _kept[0] != version():
+        types: _Types = {}
+        now = version()
+        for entry in entries():
+            own = entry.module_class()
+            if own is not None:
+                types.setdefault(own, []).append((entry, _attributes(entry.parameters)))
+            for twin in entry.torch_twins:
+                types.setdefault(resolve(twin.module), []).append((entry, twin.read))
+        _kept = now, types
+    return _kept[1]
+
+
+def _attributes(names: tuple[str, ...]) -> _Read:
+    """Reads the attributes of these names, as floats."""
+    return lambda module: tuple(float(getattr(module, name)) for name in names)

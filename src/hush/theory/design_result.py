@@ -1,0 +1,164 @@
+"""A design: the numbers of a sparse activation on the Edge of Chaos, how they print and how they survive JSON."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from hush.theory.activations.protocol import Activation
+from hush.theory.activations.registry import activation
+from hush.theory.block.chain import Chain
+from hush.theory.fixed_points import FixedPoint, Stability
+from hush.theory.training_rule import TRAINABLE_ODDS
+from hush.theory.verdict import Odds
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Design", "GainLog10", "input_variance"]
+
+# The paper feeds unclipped networks inputs below q*, to give them the best chance (appendix C).
+_UNCLIPPED_INPUT = 0.75
+
+
+def input_variance(q_star: float, threshold: float, clip: float | None) -> float:
+    """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
+    return q_star * (_UNCLIPPED_INPUT if clip is None and threshold > 0.0 else 1.0)
+
+
+@dataclass(frozen=True)
+class GainLog10:
+    """Quantiles of log10 of the end-to-end gain |δ_1|²/|δ_L|² over initialisations and inputs."""
+
+    q10: float
+    median: float
+    q90: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """A sparse activation on the Edge of Chaos, and what to expect of it.
+
+    Attributes:
+        clip: m, or None for the unclipped activations.
+        sigma_w2, sigma_b2: weights are N(0, σ_w²/fan-in), biases N(0, σ_b²).
+        v_prime, v_second: V′(q*) and V″(q*).
+        fixed_points: every fixed point of V; where all q are fixed (ReLU), q* itself, neutral.
+        width, depth, gain_log10, odds: None unless a width and depth were given.
+        positions: 1 for an MLP, the size of the feature map for a CNN; the gains and odds are for that many.
+    """
+
+    activation: str
+    sparsity: float
+    threshold: float
+    clip: float | None
+    q_star: float
+    sigma_w2: float
+    sigma_b2: float
+    chi1: float
+    v_prime: float
+    v_second: float
+    fixed_points: tuple[FixedPoint, ...]
+    width: int | None
+    depth: int | None
+    gain_log10: GainLog10 | None
+    odds: Odds | None
+    verdict: str
+    positions: int = 1
+
+    @property
+    def sigma_w(self) -> float:
+        return math.sqrt(self.sigma_w2)
+
+    @property
+    def sigma_b(self) -> float:
+        return math.sqrt(self.sigma_b2)
+
+    @property
+    def input_variance(self) -> float:
+        """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
+        return input_variance(self.q_star, self.threshold, self.clip)
+
+    @property
+    def trains(self) -> bool | None:
+        """Whether the calibrated rule lets it train; None without a width and depth."""
+        return None if self.odds is None else max(self.odds.explode, self.odds.vanish) <= TRAINABLE_ODDS
+
+    def phi(self) -> Activation:
+        """The activation as the theory's value object."""
+        return activation(self.activation, self.threshold, self.clip)
+
+    def block(self) -> Chain:
+        """The chain that it designs, as the theory's object."""
+        return Chain(self.phi(), self.sigma_w, self.sigma_b, self.positions)
+
+    def module(self) -> "nn.Module":
+        """The activation as a torch module."""
+        from hush.nn import from_design
+
+        return from_design(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; positions only where there are several."""
+        points = [
+            {"q": p.value, "slope": p.slope, "curvature": p.curvature, "stability": p.stability.value}
+            for p in self.fixed_points
+        ]
+        values = {**asdict(self), "fixed_points": points}
+        if self.positions == 1:
+            del values["positions"]
+        return values
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Design":
+        """The design `to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not such a design.
+        """
+        try:
+            fields = json.loads(text)
+            fields["fixed_points"] = tuple(
+                FixedPoint(p["q"], p["slope"], p["curvature"], Stability(p["stability"]))
+                for p in fields["fixed_points"]
+            )
+            fields["gain_log10"] = fields["gain_log10"] and GainLog10(**fields["gain_log10"])
+            fields["odds"] = fields["odds"] and Odds(**fields["odds"])
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is not a hush design: {error}.") from error
+
+    def rows(self) -> list[tuple[str, str]]:
+        """(name, value) pairs for a table."""
+        rows = [
+            ("activation", self.activation),
+            ("sparsity s", f"{self.sparsity:g}"),
+            ("threshold τ", f"{self.threshold:.6g}"),
+            ("clip m", "none" if self.clip is None else f"{self.clip:.6g}"),
+            ("q*", f"{self.q_star:g}"),
+            ("σ_w²", f"{self.sigma_w2:.6g}"),
+            ("σ_b²", f"{self.sigma_b2:.6g}"),
+            ("χ₁", f"{self.chi1:.6g}"),
+            ("V′(q*)", f"{self.v_prime:.4g}"),
+            ("V″(q*)", f"{round(self.v_second, 4) + 0.0:.4g}"),
+            ("fixed points q", "; ".join(str(point) for point in self.fixed_points) or "none"),
+        ]
+        if self.odds is not None and self.gain_log10 is not None:
+            gain = self.gain_log10
+            rows += [
+                ("width × depth", f"{self.width} × {self.depth}"),
+                *([("positions", f"{self.positions}")] if self.positions > 1 else []),
+                ("log10 gain, 10/50/90 %", f"{gain.q10:.2f} / {gain.median:.2f} / {gain.q90:.2f}"),
+                ("odds to explode", f"{self.odds.explode:.3g}"),
+                ("odds to vanish", f"{self.odds.vanish:.3g}"),
+            ]
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        left = max(len(name) for name, _ in rows)
+        lines = [f"{name:<{left}}  {value}" for name, value in rows]
+        return "\n".join([*lines, "", self.verdict])
