@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--sparsity", type=float, default=0.85)
     parser.add_argument("--v-prime", type=float, default=0.7)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--optimiser", default="sgd")
+    parser.add_argument("--optimizer", default="sgd")
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--turns", type=int, default=2)

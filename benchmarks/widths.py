@@ -21,6 +21,7 @@ import torch
 import widths_table as tables
 
 from hush import __version__, bench
+from hush._extras import how_to_install
 from hush.sparse import crossover
 
 Cell = tuple[str, int, int, float]  # work, width, batch, sparsity
@@ -54,7 +55,7 @@ def measure(cell: Cell, repeats: int) -> list[dict[str, str]]:
         width=width, batch=batch, sparsity=s, threads=THREADS, repeats=repeats, peers=PEERS[work]
     )
     if absent:
-        raise SystemExit(f"not installed: {', '.join(absent)}; pip install 'hush[bench]'")
+        raise SystemExit(f"not installed: {', '.join(absent)}; {how_to_install('bench')}")
     limit = crossover.limit(width, batch, work == "training", turns=False)
     sgemm = min(before, bench.machine(THREADS).sgemm_gflops)
     more = {"repeats": repeats, "crossover": round(limit, 3), "sgemm_gflops": round(sgemm)}

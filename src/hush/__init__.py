@@ -1,13 +1,10 @@
 """hush: deep networks whose neurons stay quiet, and train anyway.
 
-What needs torch is loaded when it is first used, so that the theory and the command line start without it.
+Everything is loaded when it is first used, so that the command line starts without NumPy and the theory without torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from hush.theory.design_result import Design
-from hush.theory.designing import design
 
 if TYPE_CHECKING:
     from hush import bench as bench
@@ -19,6 +16,8 @@ if TYPE_CHECKING:
     from hush.diagnose.callable_package import diagnose as diagnose
     from hush.diagnose.share_of_zeros import sparsity as sparsity
     from hush.nn import init_ as init_
+    from hush.theory import Design as Design
+    from hush.theory import design as design
 
 __version__ = "0.1.0"
 
@@ -39,6 +38,8 @@ __all__ = [
 
 # name: the module that holds it, and the attribute there, or None for the module itself
 _LAZY = {
+    "Design": ("hush.theory", "Design"),
+    "design": ("hush.theory", "design"),
     "bench": ("hush.bench", None),
     "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),

@@ -36,7 +36,7 @@ def test_a_missing_extra_is_one_sentence() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert "pip install 'hush[app]'" in result.stderr
+    assert "pip install -e '.[app]'" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 

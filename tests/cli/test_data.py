@@ -13,10 +13,10 @@ from tests.data.samples import idx_catalogue, idx_contents, write
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HUSH_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("HUSH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(data, "CATALOGUE", idx_catalogue(idx_contents()))
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "data"
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -14,11 +14,11 @@ import pytest
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache; no proxy between us and our own server; no real package client within reach."""
-    monkeypatch.setenv("HUSH_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("HUSH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "data"
 
 
 @pytest.fixture

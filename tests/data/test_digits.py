@@ -1,13 +1,16 @@
 """The embedded digits."""
 
-import sys
+import gzip
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn.datasets
 import torch
 
-from hush.data import DataError, fetch, load, where
+from hush.data import CATALOGUE, DataError, digits, fetch, load, where
+from hush.data.digits import read_digits
 
 
 def test_the_digits_need_no_file() -> None:
@@ -24,16 +27,35 @@ def test_the_test_set_is_always_the_same() -> None:
     assert torch.equal(first.images, second.images)
 
 
-def test_a_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(
-        DataError, match="digits come with scikit-learn: install it with `pip install 'hush\\[train\\]'`"
+def test_the_file_is_the_one_scikit_learn_reads() -> None:
+    """Every byte: both halves of `load`, put together, are what `load_digits` returns."""
+    images, labels = sklearn.datasets.load_digits(return_X_y=True)
+    ours, known = read_digits(CATALOGUE["digits"]), {}
+    for image, label in zip(images.astype(np.uint8), labels, strict=True):
+        known.setdefault(image.tobytes(), int(label))
+    assert len(ours.train_images) + len(ours.test_images) == len(images)
+    for image, label in zip(
+        [*ours.train_images, *ours.test_images], [*ours.train_labels, *ours.test_labels], strict=True
     ):
+        assert known[image.tobytes()] == label
+
+
+def test_a_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits, "find_spec", lambda _: None)
+    with pytest.raises(DataError, match=r"digits come with scikit-learn: pip install -e '\.\[train\]' in a checkout"):
         load("digits")
 
 
-def test_other_digits_are_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, labels = sklearn.datasets.load_digits(return_X_y=True)
-    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda **_: (images, np.roll(labels, 1)))
-    with pytest.raises(DataError, match="not the known ones"):
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(b"not a gzip file", "cannot be read"), (gzip.compress(b"1.0,2.0,3.0\n"), "not the known ones")],
+)
+def test_other_digits_are_never_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    (tmp_path / "datasets" / "data").mkdir(parents=True)
+    (tmp_path / "datasets" / "data" / "digits.csv.gz").write_bytes(content)
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(digits, "find_spec", lambda _: spec)
+    with pytest.raises(DataError, match=sentence):
         load("digits")

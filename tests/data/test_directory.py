@@ -47,7 +47,7 @@ def test_the_archive_is_unpacked_once(tmp_path: Path, cache: Path) -> None:
 @pytest.mark.parametrize("verb", [load, fetch, where])
 def test_a_damaged_copy_is_named_and_nothing_else_is_tried(tmp_path: Path, verb: object) -> None:
     contents = idx_contents()
-    write(contents, tmp_path / "cache" / "mnist")
+    write(contents, tmp_path / "cache" / "data" / "mnist")
     bad = {**contents, "t10k-labels-idx1-ubyte": contents["t10k-labels-idx1-ubyte"][:-1] + b"\x07"}
     with pytest.raises(DataError, match="copy/t10k-labels-idx1-ubyte is damaged"):
         verb("mnist", directory=write(bad, tmp_path / "copy"), catalogue=idx_catalogue(contents))  # type: ignore[operator]
@@ -72,6 +72,6 @@ def test_what_is_missing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     with pytest.raises(DataError, match="only a part of mnist: there is no train-images-idx3-ubyte, train-labels"):
         search(catalogue["mnist"], folder)
     (tmp_path / "empty").mkdir()
-    write(contents, tmp_path / "cache" / "mnist")
+    write(contents, tmp_path / "cache" / "data" / "mnist")
     assert where("mnist", directory=tmp_path / "empty", catalogue=catalogue).source == "cache"
     assert f"there is no mnist below {tmp_path / 'empty'}; looking elsewhere." in caplog.text

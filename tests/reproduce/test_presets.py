@@ -21,7 +21,7 @@ def test_the_paper_preset_is_section_4(kind: str, data: str, depth: int, lr: flo
     recipe = preset("paper", kind)
     config = TrainConfig(**recipe.fields)
     assert (config.data, config.depth, config.width, config.lr) == (data, depth, 300, lr)
-    assert (config.epochs, config.optimiser, config.schedule, config.validation) == (200, "sgd", "constant", 0.1)
+    assert (config.epochs, config.optimizer, config.schedule, config.validation) == (200, "sgd", "constant", 0.1)
     assert (config.momentum, config.weight_decay, config.layer_clip, config.give_up) == (0.0, 0.0, None, None)
     assert (config.arch, config.weights, config.q_star) == ("cnn" if kind == "cnn" else "mlp", "gaussian", 1.0)
     assert recipe.seeds == seeds
@@ -63,7 +63,7 @@ def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:
 
 def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
     recipe = preset("quick", "deep")
-    for row, optimiser, lr in [
+    for row, optimizer, lr in [
         ("crelu-0.6-0.5", "sgd", 5e-4),
         ("cst-0.7-0.7", "sgd", 3e-4),
         ("cst-0.7-0.5", "sgd", 3e-4),
@@ -72,9 +72,9 @@ def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
         ("shifted_relu-0.5", "adamw", 5e-5),
     ]:
         config = TrainConfig(**recipe.fields_of(row))
-        assert (config.optimiser, config.lr) == (optimiser, lr)
+        assert (config.optimizer, config.lr) == (optimizer, lr)
     assert "But rows cst-0.8-0.5: epochs = 24, restarts = 1." in recipe.differences
-    assert any(s.startswith("But rows *-*-0.5: optimiser = sgd, ") for s in recipe.differences)
+    assert any(s.startswith("But rows *-*-0.5: optimizer = sgd, ") for s in recipe.differences)
     assert any(s.startswith("But rows *-0.[567]-0.7: ") for s in recipe.differences)
 
     shallow = preset("quick", "shallow")

@@ -28,7 +28,7 @@ def test_without_ray_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="Ray is not installed; `make test-ray` installs it")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HUSH_DATA", str(tmp_path_factory.mktemp("cache")))  # where collected runs are trained
+        patch.setenv("HUSH_CACHE", str(tmp_path_factory.mktemp("cache")))  # where collected runs are trained
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
         yield
         ray.shutdown()

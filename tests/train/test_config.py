@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import pytest
 
@@ -11,10 +12,10 @@ def test_json_round_trip() -> None:
 
 
 def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
-    base = TrainConfig(sparsity=0.8, v_prime=0.7)
+    base = TrainConfig(sparsity=0.8, v_prime=0.7, schedule="constant", epochs=10, warmup=400)
     other = {
         "data": "mnist", "activation": "cst", "sparsity": 0.7, "v_prime": 0.6, "q_star": 2.0, "depth": 31,
-        "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimiser": "adamw", "lr": 0.1,
+        "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimizer": "adamw", "lr": 0.1,
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 16,
         "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "shrink": 2, "per_image": True, "validation": 0.2,
         "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2,
@@ -46,10 +47,16 @@ def test_threshold_stands_for_its_sparsity() -> None:
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
         ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
         ({"restarts": -1, "schedule": "cosine"}, "restarts must be a whole number of at least 0, got -1"),
-        ({"restarts": 2}, "restarts = 2 belong to the schedule cosine, got constant"),
+        ({"restarts": 2, "schedule": "constant"}, "restarts = 2 belong to the schedule cosine, got constant"),
+        ({"depth": 1_000_000}, "depth must be at most 10,000, got 1,000,000"),
+        ({"seed": 2**70}, "seed must be at most"),
+        ({"warmup": -1}, "warmup must be a whole number of at least 0, got -1"),
+        ({"lr": float("nan")}, "lr must be positive and finite, got nan"),
+        ({"lr": "fast"}, "lr must be positive and finite, got 'fast'"),
+        ({"validation": None}, "validation must lie between 0 and 1, got None"),
         ({"lr": -1.0}, "lr must be positive and finite, got -1.0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
-        ({"momentum": 0.9, "optimiser": "adamw"}, "belongs to sgd"),
+        ({"momentum": 0.9, "optimizer": "adamw"}, "belongs to sgd"),
         ({"validation": 0.0}, "validation must lie between 0 and 1, got 0.0"),
         ({"enough": 90.0}, "enough must lie between 0 and 1, got 90.0"),
         ({"sparsity": 0.8, "threshold": 1.0}, "give one of them"),
@@ -68,3 +75,45 @@ def test_bad_values(values: dict, sentence: str) -> None:
 def test_not_a_config(text: str) -> None:
     with pytest.raises(ValueError, match="training config"):
         TrainConfig.from_json(text)
+
+
+def test_what_is_not_given_fits_data_and_depth_and_what_is_given_stays() -> None:
+    shallow, deep = TrainConfig(data="digits", depth=30), TrainConfig(data="digits", depth=100)
+    assert (shallow.optimizer, deep.optimizer) == ("sgd", "adamw")
+    assert deep.epochs > shallow.epochs
+    # The warm-up is a tenth of the steps, whatever their number.
+    assert shallow.warmup == round(0.1 * shallow.epochs * 41)
+    short = TrainConfig(data="digits", depth=100, epochs=5, batch=64, optimizer="sgd", schedule="constant")
+    assert (short.epochs, short.batch, short.optimizer, short.schedule) == (5, 64, "sgd", "constant")
+    assert short.warmup == round(0.1 * 5 * 21)
+    assert TrainConfig(depth=100, momentum=0.9).optimizer == "sgd"
+    assert TrainConfig(depth=30, lr=0.5, warmup=0).lr == 0.5
+    assert TrainConfig(depth=30, lr=0.5, warmup=0).warmup == 0
+
+
+def test_a_config_of_an_earlier_version_is_read_and_keeps_its_name() -> None:
+    old = {
+        "data": "mnist", "activation": "crelu", "sparsity": 0.85, "threshold": None, "clip": None, "v_prime": 0.7,
+        "q_star": 1.0, "depth": 100, "width": 300, "arch": "mlp", "weights": "gaussian", "output": "edge",
+        "optimiser": "adamw", "lr": 5e-05, "momentum": 0.0, "weight_decay": 0.0, "layer_clip": None,
+        "schedule": "cosine", "warmup": 84, "batch": 128, "epochs": 12, "give_up": 3, "enough": 0.52,
+        "subset": None, "shrink": 1, "per_image": True, "validation": 0.1, "watch": 200, "engine": "sparse",
+        "precision": "32-true", "accelerator": "auto", "devices": 1, "strategy": "ddp", "seed": 0,
+    }  # fmt: skip
+    config = TrainConfig.from_json(json.dumps(old))
+    assert config.optimizer == "adamw"
+    assert config.name == "mnist-crelu-s0.85-v0.7-100x300-9164c1a3-seed0"
+
+
+def test_names_of_recorded_runs_do_not_change() -> None:
+    """They are pinned: a table finds its runs by them."""
+    assert TrainConfig(
+        data="mnist", depth=30, lr=2e-3, optimizer="sgd", schedule="constant", warmup=400, batch=32, epochs=10
+    ).name == "mnist-crelu-s0.85-30x300-991022c5-seed0"  # fmt: skip
+    from hush.reproduce.demo import CONFIGS
+
+    assert [config.name for config in CONFIGS] == [
+        "digits-shifted_relu-s0.85-30x300-29cc6d18-seed0",
+        "digits-soft_threshold-s0.85-30x300-15c5a5b1-seed0",
+        "digits-crelu-s0.85-v0.7-30x300-e5731276-seed0",
+    ]

@@ -1,7 +1,9 @@
 import dataclasses
+import datetime
 import json
 import math
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import torch
 
 pytest.importorskip("lightning")
 
+import hush
 from hush.data import load
 from hush.nn import checkpoint
 from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
@@ -22,13 +25,27 @@ from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
 # What Lightning and its dependencies warn about is theirs.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-SMALL = TrainConfig(depth=4, width=40, v_prime=0.7, epochs=4, batch=64, lr=0.05, warmup=0, watch=10)
+SMALL = TrainConfig(
+    depth=4, width=40, v_prime=0.7, epochs=4, batch=64, lr=0.05, schedule="constant", warmup=0, watch=10
+)
 COMMAND = ["train", "--depth", "4", "--width", "40", "--v-prime", "0.7", "--epochs", "4", "--batch", "64"]
-COMMAND += ["--lr", "0.05", "--warmup", "0", "--watch", "10", "--threads", "1", "--no-progress", "--no-tensorboard"]
+COMMAND += [
+    "--lr",
+    "0.05",
+    "--schedule",
+    "constant",
+    "--warmup",
+    "0",
+    "--watch",
+    "10",
+    "--threads",
+    "1",
+    "--no-progress",
+]
 
 
 def run_quietly(config: TrainConfig, root: Path):
-    return train(config, root, progress=False, tensorboard=False)
+    return train(config, root, progress=False)
 
 
 def tables(path: Path) -> dict[str, str]:
@@ -37,7 +54,8 @@ def tables(path: Path) -> dict[str, str]:
     kept = {"metrics": "\n".join(line.rpartition(",")[0] for line in metrics)}
     kept |= {name: (path / f"{name}.csv").read_text() for name in ("losses", "layers")}
     result = json.loads((path / "result.json").read_text())
-    del result["seconds"]
+    for clock in ("seconds", "started", "ended"):
+        del result[clock]
     return kept | {"result": json.dumps(result)}
 
 
@@ -61,6 +79,56 @@ def test_a_run_leaves_everything(undisturbed) -> None:
     assert (run.layers["weight_gradient_norm"] > 0).all()
 
 
+def test_the_result_tells_when_and_where_it_was_computed(undisturbed) -> None:
+    result = undisturbed.result
+    assert datetime.datetime.fromisoformat(result.started) <= datetime.datetime.fromisoformat(result.ended)
+    assert result.ended.endswith("+00:00")
+    assert result.machine.cores == os.cpu_count()
+    assert result.machine.threads == torch.get_num_threads()
+    assert result.machine.isa == hush.sparse.isa()
+    assert result.machine.processor
+    assert result.notes == ()
+
+
+def test_a_pace_is_told_once_and_a_cnn_that_nothing_accelerates_is_told_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    train(dataclasses.replace(SMALL, epochs=3), tmp_path, progress=False, say=said.append)
+    assert len(said) == 1
+    # 3 epochs of 21 steps, of which 26 are over when it is told.
+    assert re.fullmatch(
+        r"At the pace of these 10 steps, [\d.]+ ms each, the remaining 37 steps of 3 epochs take about \d+ seconds, .*",
+        said[0],
+    )
+    config = TrainConfig(depth=2, width=8, arch="cnn", v_prime=0.7, epochs=1, subset=64)
+    run = train(config, tmp_path, progress=False, say=said.append)
+    assert "none of it accelerated" in said[1]
+    assert run.result.notes == (said[1],)
+    dense = train(dataclasses.replace(config, engine="dense"), tmp_path, progress=False)
+    assert dense.result.notes == ()
+
+
+def test_a_network_that_was_stopped_too_early_is_not_yet_trained(tmp_path: Path) -> None:
+    run = run_quietly(dataclasses.replace(SMALL, epochs=2, lr=0.01), tmp_path)
+    assert run.result.test_accuracy < 0.5
+    assert run.result.outcome == "not yet trained"
+    assert re.search(r"the training loss was still falling, by \d%.*; more epochs may train it", str(run.result))
+
+
+def test_a_broken_config_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / SMALL.name).mkdir()
+    (tmp_path / SMALL.name / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config.json is damaged"):
+        run_quietly(SMALL, tmp_path)
+
+
+@pytest.mark.parametrize("where", [{"accelerator": "gpu"}, {"devices": 2, "strategy": "telepathy"}])
+def test_where_lightning_cannot_train_is_one_sentence(tmp_path: Path, where: dict) -> None:
+    if "accelerator" in where and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RunError, match="Lightning cannot train with accelerator"):
+        run_quietly(dataclasses.replace(SMALL, **where), tmp_path)
+
+
 def test_the_result_is_that_of_the_saved_network(undisturbed) -> None:
     model, plan = checkpoint.load(undisturbed.directory)
     test = load("digits", variance=plan.input_variance).test
@@ -74,13 +142,13 @@ def test_the_result_is_that_of_the_saved_network(undisturbed) -> None:
             if name.startswith("phi"):
                 zeros.append(float((x == 0).double().mean()))
     assert undisturbed.result.sparsity == pytest.approx(sum(zeros) / len(zeros), abs=1e-6)
-    assert undisturbed.result.outcome == ("trained" if right >= 0.5 else "failed")
+    assert (undisturbed.result.outcome == "trained") == bool(right >= 0.5)
 
 
 def test_tensorboard_has_the_curves(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train(dataclasses.replace(SMALL, epochs=2), tmp_path, progress=False)
+    run = train(dataclasses.replace(SMALL, epochs=2), tmp_path, progress=False, tensorboard=True)
     events = EventAccumulator(str(run.directory / "tensorboard"))
     events.Reload()
     assert [e.step for e in events.Scalars("loss")] == run.losses["step"].tolist()

@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread, Timer
 
+from hush._extras import how_to_install
+
 __all__ = ["check_port", "explore"]
 
 _PAGE = Path(__file__).with_name("page.py")
@@ -19,7 +21,7 @@ def explore(host: str = "127.0.0.1", port: int = 8501, *, browser: bool = True) 
     """
     missing = [name for name in ("streamlit", "threadpoolctl") if find_spec(name) is None]
     if missing:
-        raise ValueError(f"the explorer needs {' and '.join(missing)}: pip install 'hush[app]'.")
+        raise ValueError(f"the explorer needs {' and '.join(missing)}: {how_to_install('app')}.")
     check_port(host, port)
     options = {
         "logger.hideWelcomeMessage": True,

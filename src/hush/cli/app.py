@@ -5,11 +5,48 @@ from typing import Annotated
 import typer
 
 from hush import __version__
-from hush.cli import bench, data, demo, design, diagnose, explore, report, reproduce, train
+from hush.cli._lazy import LazyCommand, lazy_group
 from hush.cli._output import run
+
+COMMANDS = {
+    "demo": LazyCommand("hush.cli.demo", "demo_command", "What hush is for, in three minutes on the embedded digits."),
+    "design": LazyCommand(
+        "hush.cli.design",
+        "design_command",
+        "Choose τ, m, σ_w and σ_b for a sparsity, and say whether the network will train.",
+    ),
+    "diagnose": LazyCommand(
+        "hush.cli.diagnose",
+        "diagnose_command",
+        "Build, initialise and diagnose a network on the embedded digits, or diagnose a saved run.",
+    ),
+    "explore": LazyCommand(
+        "hush.cli.explore",
+        "explore_command",
+        "Move the theory by sliders in the browser: V(q), R(ρ), the bands, the odds and the verdict.",
+    ),
+    "report": LazyCommand(
+        "hush.cli.report",
+        "report_command",
+        "One HTML file, readable anywhere, from runs or a design: the verdict, the curves, every layer.",
+    ),
+    "train": LazyCommand(
+        "hush.cli.train",
+        "train_command",
+        "Train one network and leave a run directory: config, curves, layers, checkpoint, result.",
+    ),
+    "data": LazyCommand("hush.cli.data", "app", "List, fetch and find data sets."),
+    "bench": LazyCommand("hush.cli.bench", "bench_app", "Time the sparse engine beside other runtimes, as ratios."),
+    "reproduce": LazyCommand(
+        "hush.cli.reproduce",
+        "app",
+        "Train, recompute and draw what the paper reports, and set it beside the printed values.",
+    ),
+}
 
 app = typer.Typer(
     name="hush",
+    cls=lazy_group(COMMANDS),
     help="Deep networks whose neurons stay quiet, and train anyway.",
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -27,7 +64,7 @@ app = typer.Typer(
 
 `hush data fetch mnist`
 
-`hush train --data mnist --depth 30 --sparsity 0.85`
+`hush train --data digits --depth 30 --sparsity 0.85`
 
 `hush reproduce table1 --preset smoke`
 
@@ -40,15 +77,6 @@ app = typer.Typer(
 `hush explore`
 """,
 )
-app.command("demo")(demo.demo_command)
-app.command("design")(design.design_command)
-app.command("diagnose")(diagnose.diagnose_command)
-app.command("explore")(explore.explore_command)
-app.command("report")(report.report_command)
-app.command("train")(train.train_command)
-app.add_typer(data.app, name="data")
-app.add_typer(bench.bench_app, name="bench")
-app.add_typer(reproduce.app, name="reproduce")
 
 
 def _print_version(wanted: bool) -> None:

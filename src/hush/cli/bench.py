@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hush._extras import how_to_install
+
 if TYPE_CHECKING:
     from hush.bench import Measurement
 
@@ -148,7 +150,7 @@ def _run(
                 for line in (*setting_lines(more[0]), *map(line_of, more), ""):
                     _say(line)
     if absent:
-        _say(f"Not installed, and so not timed: {', '.join(sorted(absent))} (the extra `bench` brings them).")
+        _say(f"Not installed, and so not timed: {', '.join(sorted(absent))} ({how_to_install('bench')}).")
     if as_json:
         typer.echo(json.dumps([measurement.to_dict() for measurement in found], indent=1))
     if plot is not None:

@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
     from hush.reproduce.demo import Demo
@@ -27,7 +25,10 @@ def demo_command(
 
     hush demo --root demo --json
     """
-    # torch and Lightning are loaded here and not at the top, so that `hush --help` is quick.
+    # torch and Lightning are loaded here and not at the top, so that `hush demo --help` is quick.
+    from hush.cli._lightning import load_lightning
+
+    load_lightning()
     from hush.reproduce.demo import run_demo
 
     demo = run_demo(root, say=_silent if as_json else typer.echo, progress=progress and not as_json)
@@ -42,12 +43,15 @@ def _silent(_: str) -> None:
 
 
 def _print(demo: "Demo") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title="Three deep networks, 85 % zeros", title_justify="left")
     for column in ("network", "predicted", "accuracy", "sparsity", "dense ms", "accelerated ms"):
         table.add_column(column, justify="left" if column in ("network", "predicted") else "right", no_wrap=True)
     for row in demo.rows:
         told = "trains" if row.predicted_trains else "explodes"
-        right = row.predicted_trains == (row.outcome == "trained")
+        right = row.outcome == "not yet trained" or row.predicted_trains == (row.outcome == "trained")
         table.add_row(
             row.network,
             told if right else f"{told} (wrong)",

@@ -2,19 +2,25 @@
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hush.train.config import TrainConfig
+from hush.train.config import FITTED, TrainConfig
+from hush.train.memory import check_memory
+from hush.train.recipe import expectation, steps_of_an_epoch
+from hush.train.result import Run, finished_run
+
+_DEEP = 50  # layers from which on it is said beforehand what a run will take
 
 
 def train_command(
     root: Annotated[Path, typer.Option("--root", help="Where run directories go.")] = Path("runs"),
     data_dir: Annotated[Path | None, typer.Option(help="Where your own copy of the data is.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of torch and the engine.", min=1)] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard's event files too.")] = True,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch and the engine.", min=1, max=1024)] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard's event files too.")] = False,
     progress: Annotated[bool, typer.Option(help="Draw a progress bar.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     **fields: Any,
@@ -26,6 +32,8 @@ def train_command(
 
     Examples:
 
+    hush train --data digits --depth 30
+
     hush train --data mnist --depth 30 --sparsity 0.85
 
     hush train --activation shifted_relu --sparsity 0.85 --epochs 2
@@ -33,23 +41,66 @@ def train_command(
     hush train --data mnist --devices 2 --strategy ddp
     """
     config = TrainConfig(**fields)
-    verdict = config.design().verdict
-    if not as_json:
-        typer.echo(f"Before training: {verdict}")
-    # torch and Lightning are loaded here and not at the top, so that `hush --help` is quick.
-    import torch
-
-    from hush.train import train
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    run = train(config, root, directory=data_dir, progress=progress, tensorboard=tensorboard)
+    # Neither torch nor the data are needed to see that there is nothing left to do.
+    run = finished_run(config, root)
+    if run is not None:
+        if not as_json:
+            typer.echo(f"Finished already ({_when(run)}); remove {run.directory} to train it again.")
+    else:
+        check_memory(config)
+        say = _silent if as_json else typer.echo
+        say_before(config, say)
+        run = _train(config, root, data_dir, threads, tensorboard, progress, say)
     assert run.result is not None
     if as_json:
         typer.echo(run.result.to_json().rstrip())
     else:
         typer.echo(f"After training: {run.result}")
         typer.echo(str(run.directory))
+
+
+def _train(
+    config: TrainConfig,
+    root: Path,
+    data_dir: Path | None,
+    threads: int | None,
+    tensorboard: bool,
+    progress: bool,
+    say: Callable[[str], None],
+) -> Run:
+    # torch and Lightning are loaded here and not at the top, so that `hush train --help` is quick.
+    from hush.cli._lightning import load_lightning
+
+    load_lightning()
+    from hush.train import train
+
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    return train(config, root, data_dir=data_dir, progress=progress, tensorboard=tensorboard, say=say)
+
+
+def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
+    """The verdict, what the recipe chose, and for deep networks what the run will take."""
+    say(f"Before training: {config.design().verdict}")
+    steps = steps_of_an_epoch(config.data, config.batch, config.validation, config.subset, config.devices)
+    say(
+        f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
+        f"batch {config.batch}, {config.epochs} epochs of {steps} steps."
+    )
+    if config.depth >= _DEEP:
+        say(f"{config.depth} layers take long: {config.epochs * steps:,} steps. The first of them will tell how long.")
+        say(expectation(config.data, config.arch, config.depth))
+
+
+def _when(run: Run) -> str:
+    assert run.result is not None
+    return f"ended {run.result.ended}" if run.result.ended else "when was not recorded"
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def _with_config_options(command: Any) -> None:
@@ -59,7 +110,8 @@ def _with_config_options(command: Any) -> None:
     options = []
     for field in dataclasses.fields(TrainConfig):
         flag = f"--{field.name.replace('_', '-')}"
-        kind: Any = Annotated[hints[field.name], typer.Option(flag, help=field.metadata["help"])]
+        hint: Any = hints[field.name] | None if field.name in FITTED else hints[field.name]
+        kind: Any = Annotated[hint, typer.Option(flag, help=field.metadata["help"])]
         keyword = inspect.Parameter.KEYWORD_ONLY
         options.append(inspect.Parameter(field.name, keyword, default=field.default, annotation=kind))
     parameters = [*options, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]

@@ -1,18 +1,21 @@
 """Data: digits, MNIST, Fashion-MNIST and CIFAR-10, verified whatever they come from, and usable offline.
 
-`load` needs torch, which is loaded when it is first used: the command line starts without it.
+Every name is loaded when it is first used: `load` needs torch, and fetching needs more than looking a name up.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hush.data.cache import cache_directory
-from hush.data.catalogue import CATALOGUE, DataSet
-from hush.data.errors import DataError
-from hush.data.listing import Listed, listing
-from hush.data.sources import Location, fetch, where
-
 if TYPE_CHECKING:
+    from hush.data.cache import cache_directory as cache_directory
+    from hush.data.catalogue import CATALOGUE as CATALOGUE
+    from hush.data.catalogue import DataSet as DataSet
+    from hush.data.errors import DataError as DataError
+    from hush.data.inventory import Listed as Listed
+    from hush.data.inventory import listing as listing
+    from hush.data.sources import Location as Location
+    from hush.data.sources import fetch as fetch
+    from hush.data.sources import where as where
     from hush.data.splits import Split as Split
     from hush.data.splits import Splits as Splits
     from hush.data.splits import load as load
@@ -32,14 +35,28 @@ __all__ = [
     "where",
 ]
 
-_LAZY = {"Split", "Splits", "load"}
+# name: the module that holds it
+_HOME = {
+    "CATALOGUE": "catalogue",
+    "DataError": "errors",
+    "DataSet": "catalogue",
+    "Listed": "inventory",
+    "Location": "sources",
+    "Split": "splits",
+    "Splits": "splits",
+    "cache_directory": "cache",
+    "fetch": "sources",
+    "listing": "inventory",
+    "load": "splits",
+    "where": "sources",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _HOME:
         raise AttributeError(f"module 'hush.data' has no attribute {name!r}")
-    return getattr(import_module("hush.data.splits"), name)
+    return getattr(import_module(f"hush.data.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_HOME})

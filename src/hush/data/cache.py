@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from hush._cache_dir import cache_dir
 from hush._files import try_lock
 from hush.data.catalogue import DataSet
 from hush.data.errors import DataError
@@ -26,12 +27,8 @@ _POLL_SECONDS = 0.2
 
 
 def cache_directory() -> Path:
-    """$HUSH_DATA, else hush/data in the user's cache ($XDG_CACHE_HOME, or ~/.cache)."""
-    if named := os.environ.get("HUSH_DATA"):
-        return Path(named).expanduser()
-    # The XDG specification: a relative path there is to be ignored.
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "hush" / "data"
+    """The folder `data` of hush's cache: $HUSH_CACHE, else hush in $XDG_CACHE_HOME or ~/.cache."""
+    return cache_dir() / "data"
 
 
 @contextlib.contextmanager
@@ -52,7 +49,7 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"cannot write to the cache {folder} ({error.strerror or error}): "
-            "set HUSH_DATA to a directory with room that you may write to."
+            "set HUSH_CACHE to a directory with room that you may write to."
         ) from error
 
 

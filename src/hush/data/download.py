@@ -4,29 +4,32 @@ import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import IO, cast
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing import IO, TYPE_CHECKING, cast
 
 from hush.data.archive import extract
 from hush.data.catalogue import DataSet
 from hush.data.checksum import write_verified
 from hush.data.errors import DataError
 
-__all__ = ["download"]
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["from_official_address"]
 
 # For connecting and for each read: a server that says nothing for so long is taken for dead.
 _TIMEOUT_SECONDS = 20.0
 _CHUNK = 1 << 20
 
 
-def download(entry: DataSet, target: Path) -> None:
+def from_official_address(entry: DataSet, target: Path) -> None:
     """Fetch every file of `entry` from the first of its addresses that serves them all, checked, into `target`.
 
     Raises:
         DataError: with what went wrong at each address.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     complaints = []
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
@@ -40,7 +43,7 @@ def download(entry: DataSet, target: Path) -> None:
     raise DataError(f"{'; '.join(complaints) or 'there is no official address'}.")
 
 
-def _download_from(address: str, entry: DataSet, target: Path, progress: Progress) -> None:
+def _download_from(address: str, entry: DataSet, target: Path, progress: "Progress") -> None:
     if entry.archive is None:
         for file in entry.files:
             url = f"{address}{file.name}.gz"
@@ -63,7 +66,7 @@ def _download_from(address: str, entry: DataSet, target: Path, progress: Progres
 class _Response:
     """A download that moves the bar, and whose troubles are sentences: those of the disk stay `OSError`s."""
 
-    def __init__(self, url: str, progress: Progress) -> None:
+    def __init__(self, url: str, progress: "Progress") -> None:
         self._url, self._progress = url, progress
 
     def __enter__(self) -> "_Response":

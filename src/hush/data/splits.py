@@ -125,7 +125,8 @@ def _average(images: NDArray[np.uint8], shape: tuple[int, int, int], shrink: int
     channels, height, width = shape
     squares = images.reshape(len(images), channels, height // shrink, shrink, width // shrink, shrink)
     sums = squares.sum((3, 5), dtype=np.uint32)
-    return np.rint(sums / shrink**2).astype(np.uint8).reshape(len(images), -1)
+    averages: NDArray[np.uint8] = np.rint(sums / shrink**2).astype(np.uint8)
+    return averages.reshape(len(images), -1)
 
 
 def _held_out(count: int, share: float, seed: int) -> NDArray[np.bool_]:

@@ -34,8 +34,8 @@ def _summary_of_many(runs: Sequence["Run"]) -> Html:
     outcomes = Counter("not finished" if run.result is None else run.result.outcome for run in runs)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     done = [run.result for run in runs if run.result is not None]
-    right = sum(result.predicted_trains == (result.outcome == "trained") for result in done)
-    prediction = f" The prediction before training was right for {right} of {len(done)}." if done else ""
+    held = [result.prediction_held for result in done if result.prediction_held is not None]
+    prediction = f" The prediction before training was right for {sum(held)} of {len(held)}." if held else ""
     return verdict(f"{len(runs)} runs: {counts}.{prediction}", None)
 
 
@@ -136,7 +136,10 @@ def _ended(run: "Run") -> str:
 
 
 def _went_well(run: "Run") -> bool | None:
-    return None if run.result is None else run.result.outcome == "trained"
+    """None, which is neither green nor red, while that cannot be said."""
+    if run.result is None or run.result.outcome == "not yet trained":
+        return None
+    return run.result.outcome == "trained"
 
 
 def of_designs(designs: Sequence[Design]) -> list[Html]:

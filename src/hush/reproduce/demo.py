@@ -24,7 +24,7 @@ from hush.train.task import build
 __all__ = ["CONFIGS", "Demo", "DemoRow", "run_demo"]
 
 _SAME = {"data": "digits", "depth": 30, "width": 300, "sparsity": 0.85}
-_SAME |= {"lr": 1e-2, "warmup": 0, "batch": 32, "watch": 250}
+_SAME |= {"lr": 1e-2, "schedule": "constant", "warmup": 0, "batch": 32, "watch": 250}
 CONFIGS = (
     TrainConfig(activation="shifted_relu", epochs=20, give_up=10, **_SAME),  # type: ignore[arg-type]
     TrainConfig(activation="soft_threshold", epochs=20, give_up=10, **_SAME),  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hush._extras import how_to_install
 from hush._files import replace_bytes
 from hush.reproduce.sweep import Cluster, Swept, Watcher, is_done
 from hush.train.config import TrainConfig
@@ -64,7 +65,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("sweeps on a cluster need Ray: pip install 'hush[ray]'.") from error
+        raise ValueError(f"sweeps on a cluster need Ray: {how_to_install('ray')}.") from error
     return ray
 
 
@@ -99,13 +100,13 @@ def _train(
     config = TrainConfig.from_json(text)
     try:
         if root is not None:
-            train(config, root, directory=data_dir, progress=False, tensorboard=False)
+            train(config, root, data_dir=data_dir, progress=False, tensorboard=False)
             return "done", ""
         # The same place each time: begun again on this machine, the run goes on from what is there.
         scratch = cache_directory() / "runs"
         if begun and not (scratch / config.name).exists():
             _unpack(begun, scratch / config.name)
-        run = train(config, scratch, directory=data_dir, progress=False, tensorboard=False)
+        run = train(config, scratch, data_dir=data_dir, progress=False, tensorboard=False)
         files = _pack(run.directory)
         shutil.rmtree(run.directory)
         return "done", files

@@ -40,7 +40,7 @@ def train_one(text: str, root: str, threads: int, data_dir: str | None) -> int:
 
     torch.set_num_threads(threads)
     try:
-        train(TrainConfig.from_json(text), root, directory=data_dir, progress=False, tensorboard=False)
+        train(TrainConfig.from_json(text), root, data_dir=data_dir, progress=False, tensorboard=False)
     except RunBusyError as error:
         print(error, file=sys.stderr)
         return BUSY

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from hush._cache_dir import cache_dir
 from hush._files import replace_text
 
 from .cpu import isa
@@ -17,10 +18,8 @@ __all__ = ["crossover_path", "machine_name", "read_crossovers", "write_crossover
 
 
 def crossover_path() -> Path:
-    """crossover.json under HUSH_CACHE, else under the user's cache directory."""
-    own = os.environ.get("HUSH_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(own or os.path.join(base, "hush")) / "crossover.json"
+    """crossover.json in hush's cache."""
+    return cache_dir() / "crossover.json"
 
 
 def machine_name() -> str:

@@ -7,17 +7,18 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from hush.theory import ACTIVATIONS, CLIPPED, Design, activation, design
+from hush.data.catalogue import CATALOGUE
+from hush.theory import Design, activation, activation_names, clipped_names, design
+from hush.train.recipe import Recipe, recipe_for
 
-__all__ = ["TrainConfig"]
+__all__ = ["FITTED", "TrainConfig"]
 
 _CHOICES = {
     "data": ("digits", "mnist", "fashion_mnist", "cifar10"),
-    "activation": ACTIVATIONS,
     "arch": ("mlp", "cnn"),
     "weights": ("gaussian", "orthogonal", "delta_orthogonal"),
     "output": ("edge", "preserve", "zero", "keep"),
-    "optimiser": ("sgd", "adamw"),
+    "optimizer": ("sgd", "adamw"),
     "schedule": ("constant", "cosine"),
     "engine": ("sparse", "dense"),
     "precision": ("32-true", "bf16-mixed", "64-true"),
@@ -25,6 +26,33 @@ _CHOICES = {
 }
 # Where a run is computed does not decide what it is: the same run may go on elsewhere.
 _ELSEWHERE = ("accelerator", "strategy")
+# What the recipe fills in where it is not given.
+FITTED = tuple(f.name for f in fields(Recipe))
+# A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
+# the spelling of a field that has been renamed: the names of recorded runs must not change.
+_HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
+_HASH_SPELLING = {"optimizer": "optimiser"}
+_RENAMED = {"optimiser": "optimizer"}
+# The odds of a design are simulated layer by layer: deeper than this it takes minutes and gigabytes.
+_DEEPEST = 10_000
+# The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
+_LARGEST_SEED = 2**40
+_COUNTS: tuple[str, ...] = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
+_COUNTS += ("restarts", "warmup", "seed")
+
+
+# Open intervals in which a value must lie.
+_RANGES = (
+    ("lr", 0.0, math.inf),
+    ("q_star", 0.0, math.inf),
+    ("layer_clip", 0.0, math.inf),
+    ("validation", 0.0, 1.0),
+    ("enough", 0.0, 1.0),
+)
+
+
+def _within(above: float, below: float) -> str:
+    return "be positive and finite" if math.isinf(below) else f"lie between {above:g} and {below:g}"
 
 
 @functools.lru_cache(maxsize=256)
@@ -36,8 +64,18 @@ def _design(
     v_prime: float | None,
     clip: float | None,
     q_star: float,
+    positions: int,
 ) -> Design:
-    return design(activation, sparsity, width=width, depth=depth, v_prime=v_prime, clip=clip, q_star=q_star)
+    return design(
+        activation,
+        sparsity,
+        width=width,
+        depth=depth,
+        v_prime=v_prime,
+        clip=clip,
+        q_star=q_star,
+        positions=positions,
+    )
 
 
 def _note(text: str, default: Any) -> Any:
@@ -47,10 +85,14 @@ def _note(text: str, default: Any) -> Any:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run. Equal configs give equal results (bit for bit on a CPU with as many threads)."""
+    """One training run. Equal configs give equal results (bit for bit on a CPU with as many threads).
+
+    What is left out of optimizer, lr, schedule, warmup, batch and epochs is filled in by `recipe_for`, to fit the data
+    set and the depth: afterwards every field has a value, and `to_json` writes it.
+    """
 
     data: str = _note("digits, mnist, fashion_mnist or cifar10.", "digits")
-    activation: str = _note(f"{', '.join(ACTIVATIONS)}.", "crelu")
+    activation: str = _note(f"{', '.join(activation_names())}.", "crelu")
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
     clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
@@ -61,16 +103,16 @@ class TrainConfig:
     arch: str = _note("mlp or cnn.", "mlp")
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
-    optimiser: str = _note("sgd or adamw.", "sgd")
-    lr: float = _note("The learning rate.", 2e-3)
+    optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
+    lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
-    schedule: str = _note("constant or cosine.", "constant")
+    schedule: str = _note("constant or cosine, by default cosine.", None)
     restarts: int = _note("Begin the cosine anew so many times, each from half the rate of the one before.", 0)
-    warmup: int = _note("Steps over which the learning rate rises from 0.", 400)
-    batch: int = _note("Images of a step, over all devices.", 32)
-    epochs: int = _note("Passes over the training set.", 10)
+    warmup: int = _note("Steps over which the learning rate rises from 0; by default a tenth of all.", None)
+    batch: int = _note("Images of a step, over all devices; by default what fits the depth.", None)
+    epochs: int = _note("Passes over the training set; by default what fits data and depth.", None)
     give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
     enough: float | None = _note("Stop as trained once the validation accuracy has reached this.", None)
     subset: int | None = _note("Train on so many images only.", None)
@@ -86,38 +128,63 @@ class TrainConfig:
     seed: int = _note("Of the initialisation, the held-out images and the order of the batches.", 0)
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}.")
-        if self.sparsity is not None and self.threshold is not None:
-            raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
         if self.sparsity is None and self.threshold is None:
             object.__setattr__(self, "sparsity", 0.85)
-        counts = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up", "restarts")
-        for name in counts:
-            value, least = getattr(self, name), 0 if name == "restarts" else 1
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        self._check_values()
+        self._fill_in()
         if self.restarts and self.schedule != "cosine":
             raise ValueError(f"restarts = {self.restarts} belong to the schedule cosine, got {self.schedule}.")
-        for name in ("lr", "q_star", "layer_clip"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
-                raise ValueError(f"{name} must be positive and finite, got {value}.")
-        for name, top in (("momentum", 1.0), ("weight_decay", math.inf), ("warmup", math.inf)):
-            if not 0.0 <= getattr(self, name) < top:
-                raise ValueError(f"{name} must be at least 0 and below {top:g}, got {getattr(self, name)}.")
-        for name in ("validation", "enough"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < 1.0:
-                raise ValueError(f"{name} must lie between 0 and 1, got {value}.")
-        if self.momentum and self.optimiser != "sgd":
-            raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimiser} has its own.")
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimizer} has its own.")
         if self.batch % self.devices:
             raise ValueError(f"a batch of {self.batch} cannot be shared by {self.devices} devices equally.")
         if self.weights == "delta_orthogonal" and self.arch == "mlp":
             raise ValueError("delta_orthogonal weights are for a cnn; an mlp takes orthogonal.")
         self.design()  # whatever is wrong with the activation's own values
+
+    def _check_values(self) -> None:
+        """Each field by itself; those that the recipe fills in may be missing still."""
+        for name, known in (_CHOICES | {"activation": tuple(activation_names())}).items():
+            value = getattr(self, name)
+            if value not in known and not (value is None and name in FITTED):
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+        if self.sparsity is not None and self.threshold is not None:
+            raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
+        for name in _COUNTS:
+            lowest = 0 if name in ("restarts", "warmup", "seed") else 1
+            value = getattr(self, name)
+            if value is None and name in (*FITTED, "subset", "give_up"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}.")
+        for name, most in (("depth", _DEEPEST), ("seed", _LARGEST_SEED)):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most:,}, got {getattr(self, name):,}.")
+        for name, above, below in _RANGES:
+            value = getattr(self, name)
+            if value is None and name in ("lr", "layer_clip", "enough"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
+                raise ValueError(f"{name} must {_within(above, below)}, got {value!r}.")
+        for name in ("momentum", "weight_decay"):
+            value, top = getattr(self, name), 1.0 if name == "momentum" else math.inf
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < top:
+                raise ValueError(f"{name} must be at least 0 and below {top:g}, got {value!r}.")
+
+    def _fill_in(self) -> None:
+        """Take from the recipe what was not given."""
+        given = {name: getattr(self, name) for name in FITTED if getattr(self, name) is not None}
+        recipe = recipe_for(
+            self.data,
+            self.depth,
+            given,
+            momentum=self.momentum,
+            validation=self.validation,
+            subset=self.subset,
+            devices=self.devices,
+        )
+        for name in FITTED:
+            object.__setattr__(self, name, getattr(recipe, name))
 
     def design(self) -> Design:
         """The design at this width and depth: τ, m, σ_w, σ_b and the verdict before training."""
@@ -125,11 +192,17 @@ class TrainConfig:
         if self.threshold is not None:
             sparsity = float(activation(self.activation, self.threshold, self._any_clip()).sparsity(self.q_star))
         assert sparsity is not None
-        return _design(self.activation, sparsity, self.width, self.depth, self.v_prime, self.clip, self.q_star)
+        chosen = (self.v_prime, self.clip, self.q_star)
+        return _design(self.activation, sparsity, self.width, self.depth, *chosen, self._positions())
+
+    def _positions(self) -> int:
+        """Of a CNN, the pixels of an image: so many places share each weight. Of an MLP 1."""
+        _, height, width = CATALOGUE[self.data].shape
+        return (height // self.shrink) * (width // self.shrink) or 1 if self.arch == "cnn" else 1
 
     def _any_clip(self) -> float | None:
         """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""
-        return 1.0 if self.activation in CLIPPED else None
+        return 1.0 if self.activation in clipped_names() else None
 
     def with_seed(self, seed: int) -> "TrainConfig":
         return replace(self, seed=seed)
@@ -150,28 +223,35 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, text: str) -> "TrainConfig":
-        """The config `to_json` wrote.
+        """The config `to_json` wrote, by this version or an earlier one.
 
         Raises:
             ValueError: if the text is not one.
         """
         try:
             values = json.loads(text)
-            unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ValueError(f"this is not a training config: {error}.") from error
+        if not isinstance(values, dict):
+            raise ValueError(f"this is not a training config: it is {type(values).__name__}, not an object of fields.")
+        values = {_RENAMED.get(name, name): value for name, value in values.items()}
+        unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"a training config has no field {unknown[0]!r}.")
         return cls(**values)
 
     @property
     def name(self) -> str:
-        """The run directory's name: what a person looks for, a hash of all that is not default, and the seed.
+        """The run directory's name: what a person looks for, a hash of all that is not usual, and the seed.
 
         So a field that a later version adds, with a default that changes nothing, leaves old names alone.
         """
-        usual = {f.name: f.default for f in fields(self)}
-        given = {k: v for k, v in self.to_dict().items() if k not in (*_ELSEWHERE, "seed") and v != usual[k]}
+        usual = {f.name: f.default for f in fields(self)} | _HASH_BASE
+        given = {
+            _HASH_SPELLING.get(name, name): value
+            for name, value in self.to_dict().items()
+            if name not in (*_ELSEWHERE, "seed") and value != usual[name]
+        }
         digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
         what = f"s{self.sparsity:g}" if self.sparsity is not None else f"t{self.threshold:g}"
         if self.v_prime is not None:

@@ -44,8 +44,8 @@ class ProgressLine(Callback):
             self._bar.update(self._task, completed=trainer.global_step, figures=self._figures(trainer))
 
     def _figures(self, trainer: Trainer) -> str:
-        metrics = self.record.tables["metrics"]
-        accuracy = f"{metrics[-1][4]:.3f}" if metrics else "  –  "
+        metrics = self.record.rows.metrics
+        accuracy = f"{metrics[-1].validation_accuracy:.3f}" if metrics else "  –  "
         epoch = min(self.epochs, trainer.current_epoch + 1)
         return f"epoch {epoch}/{self.epochs}  loss {self._loss:.3f}  accuracy {accuracy}  s {self.record.sparsity:.3f}"
 

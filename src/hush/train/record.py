@@ -7,6 +7,8 @@ file by one rename. So a killed run goes on from its last whole epoch with table
 import math
 import os
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from hush.data import Split
 from hush.diagnose.monitor import Monitor, Snapshot
 from hush.train.config import TrainConfig
-from hush.train.evaluate import evaluate
-from hush.train.tables import COLUMNS, FIRST_STEPS, write_table
+from hush.train.machine import utc_now
+from hush.train.scoring import evaluate
+from hush.train.tables import FIRST_STEPS, EpochRow, LayerRow, LossRow, write_table
 from hush.train.task import Diverged, Task
 
-__all__ = ["Ended", "Record"]
+__all__ = ["Ended", "Record", "Recorded"]
 
 _LOSS_EVERY = 10
 
@@ -32,13 +35,40 @@ class Ended(Exception):  # noqa: N818 - a result that ends the loop, no error
         self.gave_up = gave_up
 
 
+@dataclass
+class Recorded:
+    """The rows of the three tables so far."""
+
+    metrics: list[EpochRow] = field(default_factory=list)
+    losses: list[LossRow] = field(default_factory=list)
+    layers: list[LayerRow] = field(default_factory=list)
+
+    def by_file(self) -> dict[str, Sequence[Sequence[float]]]:
+        """The rows under the names of their files, without the ending."""
+        return {"metrics": self.metrics, "losses": self.losses, "layers": self.layers}
+
+    def to_plain(self) -> dict[str, list[list[float]]]:
+        """As lists of numbers: a checkpoint that is read safely may hold nothing else."""
+        return {name: [list(row) for row in rows] for name, rows in self.by_file().items()}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, list[list[Any]]]) -> "Recorded":
+        """What `to_plain` gave."""
+        return cls(
+            [EpochRow(*row) for row in plain["metrics"]],
+            [LossRow(*row) for row in plain["losses"]],
+            [LayerRow(*row) for row in plain["layers"]],
+        )
+
+
 class Record(Callback):
     """Keeps the three tables and saves the run at the end of every epoch."""
 
     def __init__(self, config: TrainConfig, directory: Path, validation: Split, chance: float) -> None:
         self.config, self.directory = config, directory
         self.validation, self.chance = validation, chance
-        self.tables: dict[str, list[list[float]]] = {name: [] for name in COLUMNS}
+        self.rows = Recorded()
+        self.started = utc_now()  # of the run's first process, when others have gone on with it
         self.sparsity = math.nan  # of the last watched step
         self.seconds = 0.0
         self._since = time.perf_counter()
@@ -46,10 +76,11 @@ class Record(Callback):
         self._monitor: Monitor | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"tables": self.tables, "seconds": self.seconds}
+        return {"tables": self.rows.to_plain(), "seconds": self.seconds, "started": self.started}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.tables, self.seconds = state_dict["tables"], state_dict["seconds"]
+        self.rows, self.seconds = Recorded.from_plain(state_dict["tables"]), state_dict["seconds"]
+        self.started = state_dict.get("started", self.started)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Task)
@@ -74,8 +105,17 @@ class Record(Callback):
             own = math.nan if figures.gradient is None else figures.gradient
             if figures.gradient is not None and not math.isfinite(figures.gradient):
                 broken = layer  # the backward pass goes down: it began at the highest
-            self.tables["layers"].append(
-                [snapshot.step, layer, figures.q, figures.sparsity, figures.saturated, figures.dead, own, of_weight]
+            self.rows.layers.append(
+                LayerRow(
+                    step=snapshot.step,
+                    layer=layer,
+                    q=figures.q,
+                    sparsity=figures.sparsity,
+                    saturated=figures.saturated,
+                    dead=figures.dead,
+                    gradient_norm=own,
+                    weight_gradient_norm=of_weight,
+                )
             )
         if broken:
             raise Diverged(snapshot.step, broken, "the gradient is not finite")
@@ -85,7 +125,7 @@ class Record(Callback):
         step = trainer.global_step - 1
         self._epoch_losses.append(pl_module.loss)
         if step < FIRST_STEPS or step % _LOSS_EVERY == 0:
-            self.tables["losses"].append([step, pl_module.loss])
+            self.rows.losses.append(LossRow(step, pl_module.loss))
             self._tell(trainer, {"loss": pl_module.loss, "sparsity": self.sparsity}, step)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -94,19 +134,23 @@ class Record(Callback):
         self._clock()
         mean = sum(self._epoch_losses) / max(1, len(self._epoch_losses))
         self._epoch_losses = []
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
-        epoch = trainer.current_epoch + 1
-        self.tables["metrics"].append(
-            [epoch, trainer.global_step, mean, score.loss, score.accuracy, score.sparsity, rate, round(self.seconds, 3)]
+        row = EpochRow(
+            epoch=trainer.current_epoch + 1,
+            step=trainer.global_step,
+            train_loss=mean,
+            validation_loss=score.loss,
+            validation_accuracy=score.accuracy,
+            sparsity=score.sparsity,
+            learning_rate=trainer.optimizers[0].param_groups[0]["lr"],
+            seconds=round(self.seconds, 3),
         )
-        figures = self.tables["metrics"][-1]
-        whole = {f"epoch/{name}": value for name, value in zip(COLUMNS["metrics"], figures, strict=True)}
-        self._tell(trainer, whole, trainer.global_step)
+        self.rows.metrics.append(row)
+        self._tell(trainer, {f"epoch/{name}": value for name, value in row._asdict().items()}, trainer.global_step)
         self.save(trainer)
         self._end_early()
 
     def _end_early(self) -> None:
-        accuracies = [row[4] for row in self.tables["metrics"]]
+        accuracies = [row.validation_accuracy for row in self.rows.metrics]
         if not 0 < len(accuracies) < self.config.epochs:
             return
         if self.config.enough is not None and accuracies[-1] >= self.config.enough:
@@ -138,7 +182,7 @@ class Record(Callback):
             logger.log_metrics(figures, step)
 
     def write(self) -> None:
-        for name, rows in self.tables.items():
+        for name, rows in self.rows.by_file().items():
             write_table(self.directory, name, rows)
 
     def close(self) -> None:

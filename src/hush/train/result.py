@@ -3,13 +3,15 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 
 from hush.train.config import TrainConfig
+from hush.train.machine import Machine
+from hush.train.outcome import Outcome
 from hush.train.tables import COLUMNS, Table, read_table
 
-__all__ = ["Divergence", "Result", "Run", "find_runs", "load_run"]
+__all__ = ["Divergence", "Result", "Run", "check_same", "find_runs", "finished_run", "load_run", "read_config"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,17 @@ class Divergence:
 class Result:
     """What a finished run came to, and what was predicted before it began.
 
-    outcome is "trained" (at least half of the test set right), "failed" (less), or "diverged" (no longer finite).
-    A loss that is no longer finite is None; a network that answers NaN is right where the first class is.
+    A loss that is no longer finite is None; a network that answers NaN is right where the first class is. What earlier
+    versions of hush did not record is None or empty: a table says "not recorded" there.
+
+    Attributes:
+        outcome: see `Outcome`.
+        started, ended: UTC, of the run itself; a run that was resumed began with its first process.
+        why: the reason of the outcome, in a sentence without its full stop.
+        notes: what else a reader should know, such as that nothing could be accelerated.
     """
 
-    outcome: str
+    outcome: Outcome
     test_accuracy: float
     test_loss: float | None
     sparsity: float
@@ -42,6 +50,28 @@ class Result:
     predicted: str
     predicted_trains: bool
     versions: dict[str, str]
+    started: str | None = None
+    ended: str | None = None
+    machine: Machine | None = None
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def prediction_held(self) -> bool | None:
+        """Whether it went as predicted; None where the run ended before that could be seen."""
+        if self.outcome == Outcome.NOT_YET:
+            return None
+        return self.predicted_trains == (self.outcome == Outcome.TRAINED)
+
+    @property
+    def when(self) -> str:
+        """The day the run ended, or that it was not recorded."""
+        return self.ended[:10] if self.ended else "not recorded"
+
+    @property
+    def where(self) -> str:
+        """The kind of machine, or that it was not recorded."""
+        return str(self.machine) if self.machine else "not recorded"
 
     def to_json(self) -> str:
         values = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
@@ -49,18 +79,34 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> "Result":
+        """The result `to_json` wrote, by this version or an earlier one, which recorded less.
+
+        Raises:
+            ValueError, KeyError, TypeError: if the text is not one.
+        """
         values = json.loads(text)
+        values["outcome"] = Outcome(values["outcome"])
+        for name in ("test_accuracy", "sparsity", "seconds"):
+            values[name] = math.nan if values[name] is None else float(values[name])
         if values["diverged"] is not None:
             values["diverged"] = Divergence(**values["diverged"])
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        if values.get("machine") is not None:
+            values["machine"] = Machine(**values["machine"])
+        values["notes"] = tuple(values.get("notes", ()))
+        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values or f.default is MISSING})
 
     def __str__(self) -> str:
         score = f"test accuracy {self.test_accuracy:.3f}, sparsity {self.sparsity:.3f}"
         if self.diverged is not None:
             where = f"{self.diverged.reason} at step {self.diverged.step}, layer {self.diverged.layer}"
             return f"diverged: {where}; {score}"
-        ended = f" (gave up at chance after {self.epochs} epochs)" if self.gave_up else ""
-        return f"{self.outcome}{ended}: {score}, {self.epochs} epochs in {self.seconds:.0f} s"
+        text = f"{self.outcome}: {score}, {self.epochs} epochs in {self.seconds:.0f} s"
+        if self.gave_up:
+            return f"{self.outcome} (gave up at chance after {self.epochs} epochs){text.removeprefix(self.outcome)}"
+        if self.outcome == Outcome.TRAINED or not self.why:
+            return text
+        advice = "; more epochs may train it" if self.outcome == Outcome.NOT_YET else ""
+        return f"{text}; {self.why}{advice}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +132,44 @@ def load_run(path: str | Path, expected: TrainConfig | None = None) -> Run:
         ValueError: if it is none, or a file in it is damaged, or it is a run of another config.
     """
     directory = Path(path)
-    file = directory / "config.json"
-    if not file.is_file():
-        raise ValueError(f"{directory} is no run directory: there is no config.json in it.")
+    config = read_config(directory)
+    file = directory / "result.json"
     try:
-        config = TrainConfig.from_json(file.read_text(encoding="utf-8"))
-        file = directory / "result.json"
         result = Result.from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
         tables: list[Table] = []
         for name in COLUMNS:
             file = directory / f"{name}.csv"
             tables.append(read_table(directory, name))
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ValueError(f"{file} is damaged: {error}; remove it, and train again to make it anew.") from error
+        raise ValueError(_damaged(file, error)) from error
     if expected is not None:
         check_same(directory, config, expected)
     return Run(directory, config, result, *tables)
+
+
+def read_config(directory: Path) -> TrainConfig:
+    """What the run in `directory` was asked.
+
+    Raises:
+        ValueError: if it is no run directory, or the file is damaged.
+    """
+    file = directory / "config.json"
+    if not file.is_file():
+        raise ValueError(f"{directory} is no run directory: there is no config.json in it.")
+    try:
+        return TrainConfig.from_json(file.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, OSError) as error:
+        raise ValueError(_damaged(file, error)) from error
+
+
+def finished_run(config: TrainConfig, root: str | Path) -> Run | None:
+    """The run of `config` under `root` if it is finished; asking takes neither torch nor the data."""
+    path = Path(root) / config.name
+    return load_run(path, config) if (path / "result.json").is_file() else None
+
+
+def _damaged(file: Path, error: Exception) -> str:
+    return f"{file} is damaged: {str(error).rstrip('.')}; remove it, and train again to make it anew."
 
 
 def check_same(directory: Path, config: TrainConfig, expected: TrainConfig) -> None:

@@ -10,26 +10,31 @@ import pickle
 import platform
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lightning
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from torch import nn
 
 import hush
 from hush._files import replace_text, try_lock
-from hush.data import Split, Splits, load
+from hush.data import CATALOGUE, Split, Splits, load
 from hush.nn import checkpoint
 from hush.train.batches import EpochBatches, loader
 from hush.train.config import TrainConfig
 from hush.train.errors import Interrupted, RunBusyError, RunError
-from hush.train.evaluate import evaluate
+from hush.train.machine import this_machine, utc_now
+from hush.train.memory import check_memory
+from hush.train.outcome import judge_run
+from hush.train.pace import Pace
 from hush.train.progress import ProgressLine
 from hush.train.record import Ended, Record
-from hush.train.result import Divergence, Result, Run, check_same, load_run
+from hush.train.result import Divergence, Result, Run, check_same, finished_run, load_run, read_config
+from hush.train.scoring import evaluate
 from hush.train.task import Diverged, Task, build
 
 __all__ = ["train"]
@@ -39,36 +44,50 @@ def train(
     config: TrainConfig,
     root: str | Path = "runs",
     *,
-    directory: str | Path | None = None,
+    data_dir: str | Path | None = None,
     progress: bool = True,
-    tensorboard: bool = True,
+    tensorboard: bool = False,
+    say: Callable[[str], None] | None = None,
 ) -> Run:
     """Train, or go on training, the run of `config` in the directory `root`/`config.name`; a finished one is only read.
 
     Arguments:
-        directory: where your own copy of the data is.
+        data_dir: where your own copy of the data is.
         progress: draw a progress bar on stderr.
         tensorboard: also write TensorBoard's event files, under `tensorboard` in the run directory.
+        say: told in sentences what a person should know: how long it will take, what could not be accelerated.
 
     Raises:
         DataError: if the data cannot be had.
         RunError: if the run directory cannot be written or read.
         Interrupted: after Ctrl-C.
     """
+    finished = finished_run(config, root)
+    if finished is not None:
+        return finished
     path = Path(root) / config.name
-    if (path / "result.json").is_file():
-        return load_run(path, config)
-    splits = _splits(config, directory)
+    check_memory(config)
+    splits = _splits(config, data_dir)
+    if say is not None:
+        for note in _notes(config):
+            say(note)
     with _writing(path), _quiet():
         # Another process may have finished while this one waited or read the data.
         if not (path / "result.json").is_file():
-            _train(config, path, splits, progress, tensorboard)
+            _train(config, path, splits, progress, tensorboard, say)
     return load_run(path)
 
 
-def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tensorboard: bool) -> None:
+def _train(
+    config: TrainConfig,
+    path: Path,
+    splits: Splits,
+    progress: bool,
+    tensorboard: bool,
+    say: Callable[[str], None] | None,
+) -> None:
     if (path / "config.json").is_file():
-        check_same(path, TrainConfig.from_json((path / "config.json").read_text(encoding="utf-8")), config)
+        check_same(path, read_config(path), config)
     elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
     model = build(config, splits.shape, splits.classes)
@@ -76,25 +95,11 @@ def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tens
     task = Task(config, model, config.epochs * len(batches))
     record = Record(config, path, splits.validation, 1.0 / splits.classes)
     callbacks: list[Callback] = [record]
+    if say is not None:
+        callbacks.append(Pace(config.epochs, say))
     if progress:
         callbacks.append(ProgressLine(record, config.name.rsplit("-", 2)[0], config.epochs))
-    loggers: list[Logger] = []
-    if tensorboard:
-        loggers.append(TensorBoardLogger(path, name=None, version="tensorboard"))
-    trainer = Trainer(
-        accelerator=config.accelerator,
-        devices=config.devices,
-        strategy=config.strategy if config.devices > 1 else "auto",
-        precision=config.precision,  # type: ignore[arg-type]
-        max_epochs=config.epochs,
-        callbacks=callbacks,
-        logger=loggers,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        default_root_dir=path,
-    )
+    trainer = _trainer(config, path, callbacks, tensorboard)
     diverged: Divergence | None = None
     early = gave_up = False
     last = path / "last.ckpt"
@@ -115,10 +120,35 @@ def _train(config: TrainConfig, path: Path, splits: Splits, progress: bool, tens
             raise RunError(f"{last} is damaged; remove {path} to train this run from its beginning.") from error
         raise
     if trainer.interrupted and diverged is None and not early:
-        raise Interrupted(f"stopped; {path} holds {_epochs(record)} of {config.epochs} epochs, the same call goes on.")
+        done = len(record.rows.metrics)
+        raise Interrupted(f"stopped; {path} holds {done} of {config.epochs} epochs, the same call goes on.")
     if _rank() == 0:
         record.write()
         _finish(config, path, model, record, splits.test, trainer.global_step, diverged, gave_up)
+
+
+def _trainer(config: TrainConfig, path: Path, callbacks: list[Callback], tensorboard: bool) -> Trainer:
+    loggers: list[Logger] = []
+    if tensorboard:
+        loggers.append(TensorBoardLogger(path, name=None, version="tensorboard"))
+    try:
+        return Trainer(
+            accelerator=config.accelerator,
+            devices=config.devices,
+            strategy=config.strategy if config.devices > 1 else "auto",
+            precision=config.precision,  # type: ignore[arg-type]
+            max_epochs=config.epochs,
+            callbacks=callbacks,
+            logger=loggers,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            default_root_dir=path,
+        )
+    except (MisconfigurationException, ValueError) as error:
+        where = f"accelerator {config.accelerator}, {config.devices} devices, strategy {config.strategy}"
+        raise RunError(f"Lightning cannot train with {where}, precision {config.precision}: {error}") from error
 
 
 def _finish(
@@ -140,15 +170,21 @@ def _finish(
     scratch = path / f".checkpoint.{os.getpid()}"
     checkpoint.save(model, plan, scratch)
     os.replace(scratch, path / "checkpoint")
-    outcome = "diverged" if diverged else "trained" if score.accuracy >= 0.5 else "failed"
-    metrics = record.tables["metrics"]
+    metrics = record.rows.metrics
+    outcome, why = judge_run(
+        score.accuracy,
+        CATALOGUE[config.data].classes,
+        [row.train_loss for row in metrics],
+        diverged=diverged is not None,
+        gave_up=gave_up,
+    )
     result = Result(
         outcome=outcome,
         test_accuracy=score.accuracy,
         test_loss=score.loss,
         sparsity=score.sparsity,
-        train_loss=metrics[-1][2] if metrics else math.nan,
-        epochs=_epochs(record),
+        train_loss=metrics[-1].train_loss if metrics else math.nan,
+        epochs=len(metrics),
         steps=steps,
         seconds=round(record.seconds, 3),
         diverged=diverged,
@@ -161,15 +197,23 @@ def _finish(
             "lightning": lightning.__version__,
             "python": platform.python_version(),
         },
+        started=record.started,
+        ended=utc_now(),
+        machine=this_machine(),
+        why=why,
+        notes=_notes(config),
     )
     replace_text(path / "result.json", result.to_json())
 
 
-def _epochs(record: Record) -> int:
-    return len(record.tables["metrics"])
+def _notes(config: TrainConfig) -> tuple[str, ...]:
+    """What a reader of the result should know that no number of it tells."""
+    if config.arch == "cnn" and config.engine == "sparse":
+        return ("The sparse engine has no convolutions: this CNN is trained by torch's own, none of it accelerated.",)
+    return ()
 
 
-def _splits(config: TrainConfig, directory: str | Path | None) -> Splits:
+def _splits(config: TrainConfig, data_dir: str | Path | None) -> Splits:
     splits = load(
         config.data,
         variance=config.design().input_variance,
@@ -178,7 +222,7 @@ def _splits(config: TrainConfig, directory: str | Path | None) -> Splits:
         flat=config.arch == "mlp",
         validation=config.validation,
         seed=config.seed,
-        directory=directory,
+        directory=data_dir,
     )
     if config.subset is None:
         return splits

@@ -1,38 +1,75 @@
-"""The three tables of a run directory, as CSV."""
+"""The three tables of a run directory, as typed rows and as CSV."""
 
 import csv
 import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush._files import replace_text
 
-__all__ = ["COLUMNS", "FIRST_STEPS", "Table", "by_layer", "read_table", "write_table"]
+__all__ = [
+    "COLUMNS",
+    "FIRST_STEPS",
+    "EpochRow",
+    "LayerRow",
+    "LossRow",
+    "Table",
+    "by_layer",
+    "read_table",
+    "write_table",
+]
 
 Table = dict[str, NDArray[np.float64]]
 
 FIRST_STEPS = 15  # of which every layer is recorded: those of the paper's figure of exploding gradients
-COLUMNS = {
-    "metrics": (
-        "epoch",
-        "step",
-        "train_loss",
-        "validation_loss",
-        "validation_accuracy",
-        "sparsity",
-        "learning_rate",
-        "seconds",
-    ),
-    "losses": ("step", "loss"),
-    # gradient_norm is |∂L/∂h| over the batch, weight_gradient_norm |∂L/∂W|
-    "layers": ("step", "layer", "q", "sparsity", "saturated", "dead", "gradient_norm", "weight_gradient_norm"),
+
+
+class EpochRow(NamedTuple):
+    """A row of metrics.csv: an epoch, with the mean training loss over it and the scores of the held-out images."""
+
+    epoch: int
+    step: int
+    train_loss: float
+    validation_loss: float
+    validation_accuracy: float
+    sparsity: float
+    learning_rate: float
+    seconds: float
+
+
+class LossRow(NamedTuple):
+    """A row of losses.csv: the training loss of a step."""
+
+    step: int
+    loss: float
+
+
+class LayerRow(NamedTuple):
+    """A row of layers.csv. gradient_norm is |∂L/∂h| over the batch, weight_gradient_norm |∂L/∂W|."""
+
+    step: int
+    layer: int
+    q: float
+    sparsity: float
+    saturated: float
+    dead: float
+    gradient_norm: float
+    weight_gradient_norm: float
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "metrics": EpochRow._fields,
+    "losses": LossRow._fields,
+    "layers": LayerRow._fields,
 }
 
 
-def write_table(directory: Path, name: str, rows: list[list[float]]) -> None:
+def write_table(directory: Path, name: str, rows: Sequence[Sequence[float]]) -> None:
     """One of COLUMNS, by one rename; what is not a number is left empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The Lightning module of a run: network, loss, optimiser, schedule, and the moment at which it comes apart."""
+"""The Lightning module of a run: network, loss, optimizer, schedule, and the moment at which it comes apart."""
 
 import math
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class Task(LightningModule):
     def configure_optimizers(self) -> Any:
         config = self.config
         optimizer: torch.optim.Optimizer
-        if config.optimiser == "sgd":
+        if config.optimizer == "sgd":
             optimizer = torch.optim.SGD(
                 self.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
             )

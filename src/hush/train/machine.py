@@ -1,0 +1,58 @@
+"""Where and when a run was computed, recorded by the run itself: whoever prints it later may sit elsewhere."""
+
+import datetime
+import os
+import platform
+from dataclasses import dataclass
+
+__all__ = ["Machine", "this_machine", "utc_now"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The kind of machine, without its name.
+
+    Attributes:
+        isa: the instruction set the sparse kernels use here.
+    """
+
+    processor: str
+    cores: int
+    threads: int
+    isa: str
+    system: str
+
+    def __str__(self) -> str:
+        return f"{self.processor}, {self.cores} cores ({self.threads} threads used), {self.isa}, {self.system}"
+
+
+def this_machine() -> Machine:
+    """The machine this process runs on, and the threads torch has in it."""
+    import torch
+
+    from hush.sparse import isa
+
+    return Machine(
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        threads=torch.get_num_threads(),
+        isa=isa(),
+        system=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def utc_now() -> str:
+    """Now, to the second: "2026-11-17T03:20:00+00:00"."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _processor() -> str:
+    """The model's name where the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown processor"

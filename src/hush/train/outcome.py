@@ -1,0 +1,59 @@
+"""What came of a run, in one word and one sentence, from what it recorded."""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+__all__ = ["Outcome", "judge_run"]
+
+# At least so much of the test set right is trained.
+_HALF = 0.5
+# So many times as often right as by guessing is above chance.
+_ABOVE_CHANCE = 1.5
+# The training loss falls if it lost more than this share since the middle of the run.
+_FALLS = 0.01
+
+
+class Outcome(StrEnum):
+    """How a finished run ended.
+
+    TRAINED: at least half of the test set right.
+    NOT_YET: its epochs are over before that, but it has left chance, or its training loss was still falling.
+    FAILED: at chance, and the loss no longer moves (or the run was told to give up there).
+    DIVERGED: a loss or a gradient is no longer finite.
+    """
+
+    TRAINED = "trained"
+    NOT_YET = "not yet trained"
+    FAILED = "failed"
+    DIVERGED = "diverged"
+
+
+def judge_run(
+    accuracy: float, classes: int, train_losses: Sequence[float], *, diverged: bool = False, gave_up: bool = False
+) -> tuple[Outcome, str]:
+    """The outcome, and why in a sentence.
+
+    Arguments:
+        accuracy: on the test set.
+        train_losses: the mean training loss of each epoch.
+    """
+    chance = 1.0 / classes
+    if diverged:
+        return Outcome.DIVERGED, "a loss or a gradient is no longer finite"
+    if accuracy >= _HALF:
+        return Outcome.TRAINED, "at least half of the test set is right"
+    if gave_up:
+        return Outcome.FAILED, f"still at chance ({chance:.3g}) after as many epochs as it was given for that"
+    if accuracy > _ABOVE_CHANCE * chance:
+        return Outcome.NOT_YET, f"it has left chance ({chance:.3g}), but its epochs are over"
+    if (fall := _fall(train_losses)) > _FALLS:
+        return Outcome.NOT_YET, f"the training loss was still falling, by {fall:.0%} since the middle of the run"
+    return Outcome.FAILED, f"it is at chance ({chance:.3g}), and the training loss no longer falls"
+
+
+def _fall(losses: Sequence[float]) -> float:
+    """Which share of the training loss has gone since the middle of the run; of a single epoch nothing is known."""
+    middle, last = (losses[(len(losses) - 1) // 2], losses[-1]) if losses else (math.nan, math.nan)
+    fall = 1.0 - last / middle if middle else 0.0
+    return fall if math.isfinite(fall) else 0.0

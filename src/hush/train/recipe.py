@@ -1,0 +1,138 @@
+"""How a network is trained unless told otherwise: optimizer, rate, schedule, warm-up, batch and epochs that fit its
+data set and its depth.
+
+The theory says whether a network can train, not at which rate. The rates here were found by measuring; what came of
+them is in `MEASURED`, which `python benchmarks/recipes.py` prints anew.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hush.data.catalogue import CATALOGUE
+
+__all__ = ["MEASURED", "Measured", "Recipe", "expectation", "recipe_for", "steps_of_an_epoch"]
+
+# Up to this depth SGD trains in half the time; deeper its rate has hardly any room between standing still and coming
+# apart, and AdamW learns where SGD does not.
+_SGD_UP_TO = 30
+# The share of all steps over which the rate rises from 0.
+_WARMUP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Of one data set.
+
+    Attributes:
+        sgd: (c, most): the rate of SGD is c / depth, and at most so much.
+        adamw: (c, most): the rate of AdamW is c / depth², and at most so much.
+        batch: up to the depth to which SGD is taken, and beyond.
+        epochs: (depth, epochs) up to that depth, in rising order.
+    """
+
+    sgd: tuple[float, float]
+    adamw: tuple[float, float]
+    batch: tuple[int, int]
+    epochs: tuple[tuple[float, int], ...]
+
+
+_SMALL = _Rates(sgd=(0.15, 3e-2), adamw=(0.45, 3e-4), batch=(32, 32), epochs=((10, 40), (50, 60), (math.inf, 100)))
+_LARGE = _Rates(sgd=(0.09, 1e-2), adamw=(0.5, 3e-4), batch=(32, 128), epochs=((30, 6), (math.inf, 12)))
+_RATES = {"digits": _SMALL, "mnist": _LARGE, "fashion_mnist": _LARGE, "cifar10": _LARGE}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `TrainConfig` takes for the fields of the same names that were not given."""
+
+    optimizer: str
+    lr: float
+    schedule: str
+    warmup: int
+    batch: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a recipe came to on a network of 300 units a layer, 85 % zeros, with the clip that hush chose.
+
+    Attributes:
+        accuracies: on the test set, one for each seed from 0 on.
+    """
+
+    data: str
+    activation: str
+    depth: int
+    epochs: int
+    accuracies: tuple[float, ...]
+
+    def __str__(self) -> str:
+        low, high = min(self.accuracies), max(self.accuracies)
+        span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+        seeds = "1 seed" if len(self.accuracies) == 1 else f"{len(self.accuracies)} seeds"
+        return (
+            f"{self.depth} layers of 300 units, {self.activation} with 85 % zeros, {self.epochs} epochs "
+            f"on {self.data}: test accuracy {span} ({seeds})"
+        )
+
+
+MEASURED: tuple[Measured, ...] = (
+    Measured("digits", "crelu", 10, 40, (0.944, 0.95, 0.95)),
+    Measured("digits", "crelu", 30, 60, (0.889, 0.903, 0.728)),
+    Measured("digits", "crelu", 50, 60, (0.783,)),
+)
+
+
+def steps_of_an_epoch(data: str, batch: int, validation: float, subset: int | None, devices: int) -> int:
+    """How many batches the images to learn from make; as `EpochBatches` cuts them."""
+    count = CATALOGUE[data].train
+    count = subset or count - round(validation * count)
+    return -(-(count - count % devices) // batch)
+
+
+def recipe_for(
+    data: str,
+    depth: int,
+    given: dict[str, Any],
+    *,
+    momentum: float = 0.0,
+    validation: float = 0.1,
+    subset: int | None = None,
+    devices: int = 1,
+) -> Recipe:
+    """The recipe of a network; what is `given` stays, and decides the rest where that depends on it."""
+    rates = _RATES[data]
+    deep = depth > _SGD_UP_TO
+    optimizer = given.get("optimizer") or ("adamw" if deep and not momentum else "sgd")
+    constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
+    rate = constant / depth ** (2 if optimizer == "adamw" else 1)
+    batch = given.get("batch") or rates.batch[deep]
+    epochs = given.get("epochs") or next(epochs for limit, epochs in rates.epochs if depth <= limit)
+    steps = epochs * steps_of_an_epoch(data, batch, validation, subset, devices)
+    lr, warmup = given.get("lr"), given.get("warmup")
+    return Recipe(
+        optimizer=optimizer,
+        # Three digits, since people read it.
+        lr=float(f"{min(most, rate):.3g}") if lr is None else lr,
+        schedule=given.get("schedule") or "cosine",
+        warmup=round(_WARMUP_SHARE * steps) if warmup is None else warmup,
+        batch=batch,
+        epochs=epochs,
+    )
+
+
+def expectation(data: str, arch: str, depth: int) -> str:
+    """What to expect of the recipe, in a sentence: the measurement at the nearest depth, or that there is none."""
+    near = [m for m in MEASURED if m.data == data and arch == "mlp"]
+    if not near:
+        what = "a CNN" if arch == "cnn" else "this data set"
+        return f"The recipe has not been measured on {what}: the run may do no more than leave chance."
+    nearest = min(near, key=lambda m: abs(math.log(m.depth / depth)))
+    said = f"Measured with the recipe: {nearest}."
+    if depth > nearest.depth:
+        said += f" Nothing of {depth} layers has been measured: the run may do no more than leave chance."
+    elif min(nearest.accuracies) < 0.5:
+        said += " The run may do no more than leave chance."
+    return said
