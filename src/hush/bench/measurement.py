@@ -6,7 +6,13 @@ from dataclasses import asdict, dataclass
 
 __all__ = ["OURS", "Measurement", "Setting"]
 
-OURS = ("hush", "hush_frozen", "hush_fused", "hush_bf16_weights")  # what runs on the engine; all others are peers
+OURS = (
+    "hush",
+    "hush_input_major",
+    "hush_frozen",
+    "hush_fused",
+    "hush_bf16_weights",
+)  # what runs on the engine; all others are peers
 
 
 @dataclass(frozen=True)

@@ -97,15 +97,10 @@ def _of_output(precision: str, work: Work) -> Peer:
     return Peer(precision, work, result)
 
 
-def _accelerated(model: nn.Sequential, adaptive: bool, frozen: bool = False, half: bool = False) -> nn.Sequential:
+def _accelerated(model: nn.Sequential, adaptive: bool, **options: Any) -> nn.Sequential:
     """A copy on the engine."""
     twin = copy.deepcopy(model)
-    sparse.accelerate(twin, adaptive=adaptive, frozen=frozen)
-    if half:
-        taken = {name for run in sparse.report(twin).taken for name in run}
-        for name, m in twin.named_children():
-            if isinstance(m, nn.Linear) and name in taken:
-                m.weight.requires_grad_(False).data = m.weight.data.bfloat16()
+    sparse.accelerate(twin, adaptive=adaptive, **options)
     return twin
 
 
@@ -120,12 +115,17 @@ def inference_peers(
         "torch_compile": lambda: compiled(plain),
         "torch_csr": lambda: with_csr_activations(plain),
     }
+    ours: dict[str, dict[str, Any]] = {
+        "hush": {},
+        "hush_input_major": {"layout": "input_major"},
+        "hush_frozen": {"frozen": True},
+    }
     peers = {
-        "hush": _of_output("f32", _without_gradients(_accelerated(model, adaptive), inputs)),
-        "hush_frozen": _of_output("f32", _without_gradients(_accelerated(model, adaptive, frozen=True), inputs)),
+        name: _of_output("f32", _without_gradients(_accelerated(model, adaptive, **options), inputs))
+        for name, options in ours.items()
     }
     if "openvino_bf16" in wanted:
-        half = _accelerated(model, adaptive, frozen=True, half=True)
+        half = _accelerated(model, adaptive, frozen=True, frozen_dtype=torch.bfloat16)
         peers["hush_bf16_weights"] = _of_output("bf16", _without_gradients(half, inputs))
     for name, make in runs.items():
         if name in wanted:
@@ -159,13 +159,18 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
     def sgd(net: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(net.parameters(), lr=_STEP)
 
-    fast, fused = _accelerated(model, adaptive), _accelerated(model, adaptive)
-    optimizer, fused_optimizer = sgd(fast), sgd(fused)
-    sparse.accelerate(fused, optimizer=fused_optimizer, adaptive=adaptive)
-    peers = {
-        "hush": _of_step(step(fast, optimizer), optimizer),
-        "hush_fused": _of_step(step(fused, fused_optimizer), fused_optimizer),
-    }
+    fused = copy.deepcopy(model)
+    optimizer = sgd(fused)
+    sparse.accelerate(fused, optimizer=optimizer, adaptive=adaptive)
+
+    def fused_step(turn: int) -> None:
+        sparse.step(fused, (fused(inputs[turn % len(inputs)]) * target).sum())
+
+    peers = {"hush_fused": _of_step(fused_step, optimizer)}
+    for name, options in (("hush", {}), ("hush_input_major", {"layout": "input_major"})):
+        twin = _accelerated(model, adaptive, **options)
+        optimizer = sgd(twin)
+        peers[name] = _of_step(step(twin, optimizer), optimizer)
     for name, twin, prepare in (
         ("torch_eager", in_plain_torch(model), None),
         ("hush_nn_dense", copy.deepcopy(model), None),

@@ -91,21 +91,18 @@ def layer_command(
 @bench_app.command("crossover")
 def crossover_command(
     width: Width = [300],  # noqa: B006
-    batch: Batch = [1, 16, 128, 512],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Measure again what is known already.")] = False,
 ) -> None:
     """Up to which density of active units the engine pays on this machine; measured once and kept."""
-    for name, value in [("width", w) for w in width] + [("batch", b) for b in batch]:
+    for value in width:
         if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+            raise ValueError(f"width must be at least 1, got {value}.")
     from hush.sparse import crossover
 
     if again:
         crossover.forget()
-    for w in width:
-        for b in batch:
-            for training in (False, True):
-                crossover.limit(w, b, training)
+    for turns in (False, True):
+        crossover.ensure_measured(width, turns)
     typer.echo(crossover.describe())
 
 

@@ -62,7 +62,7 @@ class _Activation(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info, in_dims, x, threshold, clip):  # type: ignore[no-untyped-def]
-        return cls.apply(x, threshold, clip), in_dims[0]
+        return cls.apply(x, threshold, clip), in_dims[0]  # type: ignore[no-untyped-call]
 
 
 class _CReLU(_Activation):
@@ -144,9 +144,10 @@ def drops_gradient_at_zero(node: object) -> bool:
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
     if x.dtype is not torch.float32:
         threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return function.apply(_float(x), threshold, clip)
-    return _EAGER[function].apply(_float(x), threshold, clip)
+    eager = not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+    chosen = _EAGER[function] if eager else function
+    out: Tensor = chosen.apply(_float(x), threshold, clip)  # type: ignore[no-untyped-call]
+    return out
 
 
 def _float(x: Tensor) -> Tensor:

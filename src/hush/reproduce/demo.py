@@ -123,9 +123,13 @@ def _time_steps(config: TrainConfig) -> tuple[float, float]:
             sparse.accelerate(model, optimizer=optimizer)
 
         def work(_: int) -> None:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
+            loss = nn.functional.cross_entropy(model(x), y)
+            if fast:
+                sparse.step(model, loss)
+            else:
+                optimizer.zero_grad()
+                torch.autograd.backward(loss)
+                optimizer.step()
 
         return work
 

@@ -205,7 +205,7 @@ def _saved_names(kind: type) -> tuple[str, ...]:
 def _saved_tensors(node: Any) -> list[Tensor]:
     """What a node will read in the backward. A stretch reads its biases too, though it does not save them."""
     found: list[Any] = []
-    for name in _saved_names(type(node)):
+    for name in _saved_names(node.__class__):
         try:
             value = getattr(node, name)
         except RuntimeError:  # freed, or changed in place: the backward will say so

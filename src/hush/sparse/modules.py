@@ -75,7 +75,7 @@ def decelerate_module(module: nn.Module) -> Settings | None:
     if is_sparse_linear(module) or is_sparse_sequential(module) or not has_own_forward(module):
         module.__dict__.pop("forward", None)
     state = module.__dict__.pop(_STATE, None)
-    return None if state is None else state.settings  # type: ignore[no-any-return]
+    return None if state is None else state.settings
 
 
 def is_sparse_linear(module: nn.Module | None) -> bool:

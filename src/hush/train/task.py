@@ -55,8 +55,11 @@ class Task(LightningModule):
     def __init__(self, config: TrainConfig, model: nn.Sequential, steps: int) -> None:
         super().__init__()
         self.config = config
-        # Before DDP wraps it, since that lays its buckets out as the weights lie; here no update can be fused.
-        self.model = self._accelerated(model) if config.engine == "sparse" and config.devices > 1 else model
+        # Whether the crossover says sparse or dense depends on the clock; a run must not, hence adaptive=False.
+        if config.engine == "sparse" and config.devices > 1:
+            hush.sparse.accelerate(model, adaptive=False)
+        self.model = model
+        self._fused = False
         self.steps = steps
         self.loss = math.nan  # of the last step, for whoever reports
 
@@ -102,17 +105,20 @@ class Task(LightningModule):
         else:
             optimizer = torch.optim.AdamW(self.parameters(), lr=config.lr, weight_decay=config.weight_decay)
         if config.engine == "sparse" and config.devices == 1:
-            self._accelerated(self.model, optimizer if config.layer_clip is None else None)
+            self._fused = config.layer_clip is None  # clipping must see the gradients first
+            fused = {"optimizer": optimizer} if self._fused else {"layout": "input_major"}
+            hush.sparse.accelerate(self.model, adaptive=False, **fused)
         if config.schedule == "constant" and not config.warmup:
             return optimizer
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    @staticmethod
-    def _accelerated(model: nn.Sequential, optimizer: torch.optim.Optimizer | None = None) -> nn.Sequential:
-        # Whether the crossover says sparse or dense depends on the clock; a run must not.
-        hush.sparse.accelerate(model, optimizer=optimizer, adaptive=False)
-        return model
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """With the update of the sparse layers inside it, where that is possible; Lightning then steps the rest."""
+        if self._fused:
+            hush.sparse.fused_backward(self.model, loss)
+        else:
+            super().backward(loss, *args, **kwargs)
 
     def _rate(self, step: int) -> float:
         """The share of the learning rate at a step: linear warm-up, then constant or half a cosine down to 0.
