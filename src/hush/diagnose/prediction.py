@@ -76,7 +76,7 @@ def _obstacle(tap: Tap, flow: Flow, depth: int) -> str | None:
     kinds = {reading.phi for reading in tap.readings}
     if None in kinds:
         odd = next(reading for reading in tap.readings if reading.phi is None)
-        return f"{odd.module} is not piecewise linear"
+        return f"hush has no theory for {odd.module}"
     if len(kinds) > 1:
         return "the model mixes different activations"
     if depth < 2:
