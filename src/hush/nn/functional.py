@@ -62,7 +62,7 @@ class _Activation(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info, in_dims, x, threshold, clip):  # type: ignore[no-untyped-def]
-        return cls.apply(x, threshold, clip), in_dims[0]  # type: ignore[no-untyped-call]
+        return cls.apply(x, threshold, clip), in_dims[0]
 
 
 class _CReLU(_Activation):
@@ -146,7 +146,7 @@ def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float
         threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
     eager = not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
     chosen = _EAGER[function] if eager else function
-    out: Tensor = chosen.apply(_float(x), threshold, clip)  # type: ignore[no-untyped-call]
+    out: Tensor = chosen.apply(_float(x), threshold, clip)
     return out
 
 

@@ -34,7 +34,7 @@ class Activation:
     clip: float = math.inf
 
     def __post_init__(self) -> None:
-        if math.isnan(self.threshold) or math.isinf(self.threshold):
+        if not -math.inf < self.threshold < math.inf:
             raise ValueError(f"The threshold is {self.threshold}; it must be a finite number.")
         if self.kind != Kind.ONE_SIDED and self.threshold < 0:
             raise ValueError(

@@ -54,7 +54,8 @@ def accelerate(
             them. An optimizer brings "input_major" with it.
         frozen_dtype: torch.bfloat16 rounds the frozen copy, for half the memory traffic; outputs then differ by it.
 
-    `report(model)` tells what was taken and left; `decelerate(model)` undoes it.
+    `report(model)` tells what was taken and left; `decelerate(model)` undoes it. A deepcopy is accelerated too; what
+    comes out of a file or another process is a plain model, to be accelerated there.
 
     Raises:
         ValueError: if the optimizer cannot be fused or holds no parameter of this model, or arguments contradict.
@@ -154,6 +155,6 @@ def decelerate(model: nn.Module) -> nn.Module:
 def report(model: nn.Module) -> Report:
     """What the last `accelerate` of this model took and left."""
     found = model.__dict__.get(_REPORT)
-    if not isinstance(found, Report) or not any(is_sparse_linear(m) for m in model.modules()):
+    if not isinstance(found, Report) or ((found.taken or found.alone) and not _linears(model)):
         raise ValueError("This model is not accelerated; call hush.sparse.accelerate(model) first.")
     return found

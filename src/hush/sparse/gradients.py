@@ -33,7 +33,7 @@ from .step_plan import StepPlan
 __all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
-_OWN_REFERENCES = 2
+_OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
 
 
 class Sight:
@@ -55,7 +55,7 @@ class Sight:
 
     def is_free(self) -> bool:
         """Nobody looks."""
-        # A gradient edge, or whoever took x.grad_fn, holds the node as well, beside us and the question's argument.
+        # A gradient edge, or whoever took x.grad_fn, holds the node as well.
         return not self._hooks and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
 
 

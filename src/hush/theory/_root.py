@@ -1,7 +1,7 @@
 """Brent's method for the root of a function between two points at which its signs differ.
 
 The same steps as scipy.optimize.brentq, which the tests hold it to bit by bit. It is written out here because importing
-scipy.optimize takes as long as all the rest of `import hush.theory`.
+scipy.optimize would take a good part of the time of `import hush.theory`.
 """
 
 import sys

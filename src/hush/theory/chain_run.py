@@ -6,8 +6,7 @@ driven by it, and thousands of them run in milliseconds. Inputs do not all have 
 spread of |x|²/N of the data.
 
 The loop of `_layers` is written for speed, operation by operation into arrays that are there already: what takes the
-time is memory, not arithmetic. Written plainly it takes some four times as long; the tests keep that form as its
-oracle.
+time is memory, not arithmetic. The tests keep the plain form as its oracle.
 """
 
 from collections.abc import Iterator
