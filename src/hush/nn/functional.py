@@ -62,7 +62,7 @@ class _Activation(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info, in_dims, x, threshold, clip):  # type: ignore[no-untyped-def]
-        return cls.apply(x, threshold, clip), in_dims[0]
+        return cls.apply(x, threshold, clip), in_dims[0]  # type: ignore[no-untyped-call]
 
 
 class _CReLU(_Activation):

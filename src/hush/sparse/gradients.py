@@ -9,7 +9,7 @@ differentiated as often as one likes. It needs a tensor that is connected to the
 
 *A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
 activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
-wants to do so holds x or its node, or has hung a hook on x; `Sight` notices, and then all of ∂L/∂x is computed.
+wants to do so holds x or its node, or has hung a hook on one of them; `Sight` notices, and then all of ∂L/∂x is computed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ _OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the que
 
 
 class Sight:
-    """Whether anybody can see the gradient at x: by holding x or its node, or by a hook on x."""
+    """Whether anybody can see the gradient at x: by holding x or its node, or by a hook on either."""
 
     def __init__(self, x: Tensor) -> None:
-        handle = x.register_hook(_no_hook)
-        self._hooks: Any = x._backward_hooks  # stays the same dictionary whoever registers later
-        handle.remove()
-        self._x = weakref.ref(x)
-        self._node = x.grad_fn
+        self._x, self._node = weakref.ref(x), x.grad_fn
+        assert self._node is not None
+        registers = (x.register_hook, self._node.register_prehook, self._node.register_hook)
+        self._hooks = [_hooks_of(register) for register in registers]
 
     @classmethod
     def of(cls, x: Tensor) -> Sight | None:
@@ -56,10 +55,18 @@ class Sight:
     def is_free(self) -> bool:
         """Nobody looks."""
         # A gradient edge, or whoever took x.grad_fn, holds the node as well.
-        return not self._hooks and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
+        return not any(self._hooks) and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
 
 
-def _no_hook(grad: Tensor) -> None:
+def _hooks_of(register: Callable[[Callable[..., None]], Any]) -> Any:
+    """The dictionary that every hook registered here goes into, now or later."""
+    handle = register(_no_hook)
+    hooks = handle.hooks_dict_ref()
+    handle.remove()
+    return hooks
+
+
+def _no_hook(*gradients: Any) -> None:
     return None
 
 
