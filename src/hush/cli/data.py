@@ -20,7 +20,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.callback()
 def _data(context: typer.Context) -> None:
-    """List, fetch and find data sets; the cache is $HUSH_DATA, or the user's own."""
+    """List, fetch and find data sets; the cache is the folder `data` of $HUSH_CACHE, or of the user's own."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

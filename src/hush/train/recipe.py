@@ -82,6 +82,8 @@ MEASURED: tuple[Measured, ...] = (
     Measured("digits", "crelu", 10, 40, (0.944, 0.95, 0.95)),
     Measured("digits", "crelu", 30, 60, (0.889, 0.903, 0.728)),
     Measured("digits", "crelu", 50, 60, (0.783,)),
+    Measured("digits", "crelu", 100, 100, (0.281,)),
+    Measured("mnist", "crelu", 30, 6, (0.931,)),
 )
 
 
