@@ -268,3 +268,10 @@ def test_hooks_come_and_go(kind):
             handle.remove()
     with engine_runs():
         assert_alike(*models, x)
+
+
+def test_an_activation_that_is_no_longer_known():
+    models, x = twins(nn.Sequential(hn.CST(0.3, 0.8), nn.Linear(12, 12))), torch.randn(9, 12)
+    assert_alike(*models, x)
+    both(models, lambda m: setattr(m[0], "threshold", 0.0))
+    assert_alike(*models, x)

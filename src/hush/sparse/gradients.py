@@ -9,7 +9,7 @@ differentiated as often as one likes. It needs a tensor that is connected to the
 
 *A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
 activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
-wants to do so holds x or its node, or has hung a hook on one of them; `Sight` notices, and then all of ∂L/∂x is computed.
+wants to do so holds x or its node, or has hung a hook on one of them; `Sight` notices, and all of ∂L/∂x is computed.
 """
 
 from __future__ import annotations

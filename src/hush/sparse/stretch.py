@@ -115,9 +115,10 @@ class _Prepared:
     ) -> None:
         weights: list[Tensor] = [m.weight for m in linears]  # type: ignore[misc]
         biases: list[Tensor | None] = [m.bias for m in linears]  # type: ignore[misc]
-        found = [activation_of(a) for a in activations]
+        found = [activation_of(a) for a in activations] if activations else [Activation.identity()]
         self.backend = backend
-        self.phis: tuple[Activation, ...] = tuple(p for p in found if p is not None) or (Activation.identity(),)
+        # One that is no longer known, since its threshold has changed, leaves too few of them.
+        self.phis: tuple[Activation, ...] = tuple(p for p in found if p is not None)
         self.bias_layers = tuple(i for i, b in enumerate(biases) if b is not None)
         self.parameters = weights + [b for b in biases if b is not None]
         plain = all(is_plain(p) and _has_memory(p) for p in self.parameters) and len(self.phis) == len(weights)
