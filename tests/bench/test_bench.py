@@ -44,9 +44,10 @@ def _quiet(monkeypatch, tmp_path):
 def test_rows_have_exactly_the_promised_keys():
     rows, absent = bench.inference(width=20, depth=3, batch=1, threads=1, repeats=2, peers=["torch_eager", "torch_csr"])
     assert absent == []
-    assert [list(row.to_dict()) for row in rows] == [KEYS] * 4
-    assert [row.peer for row in rows] == ["hush", "hush_frozen", "torch_eager", "torch_csr"]
-    best = min(row.median_ms for row in rows[2:])
+    assert [list(row.to_dict()) for row in rows] == [KEYS] * 5
+    ours = ["hush", "hush_input_major", "hush_frozen"]
+    assert [row.peer for row in rows] == [*ours, "torch_eager", "torch_csr"]
+    best = min(row.median_ms for row in rows[3:])
     assert rows[0].ratio_to_best_peer == pytest.approx(best / rows[0].median_ms)
     assert rows[0].ratio_to_bound == pytest.approx(rows[0].ratio_to_best_peer * 0.15)
 
@@ -55,7 +56,7 @@ def test_rows_have_exactly_the_promised_keys():
 def test_training_and_layer(work):
     rows, _ = work(width=20, batch=4, threads=1, repeats=2, peers=["torch_eager"])
     assert {row.setting.work for row in rows} == {work.__name__}
-    assert [row.peer for row in rows] == ["hush", "hush_fused", "torch_eager"]
+    assert [row.peer for row in rows] == ["hush", "hush_input_major", "hush_fused", "torch_eager"]
 
 
 def test_the_random_network_has_its_sparsity():
@@ -154,7 +155,7 @@ def test_the_command_prints_json_and_draws(tmp_path):
     command = [sys.executable, "-m", "hush", "bench", "layer", "--width", "16", "--batch", "2", "--repeats", "1"]
     command += ["--sparsity", "0.5", "--peer", "torch_eager", "--json", "--plot", str(figure)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert [list(row) for row in json.loads(done.stdout)] == [KEYS] * 3
+    assert [list(row) for row in json.loads(done.stdout)] == [KEYS] * 4
     assert "sgemm peak" in done.stderr
     assert "×best" in done.stderr
     assert figure.stat().st_size > 1000
@@ -207,7 +208,7 @@ def no_inductor(monkeypatch):
 @pytest.mark.usefixtures("no_inductor")
 def test_torch_compile_is_a_peer_in_training():
     rows, _ = bench.training(width=8, depth=1, batch=2, threads=1, repeats=1, peers=["torch_compile"])
-    assert [row.peer for row in rows] == ["hush", "hush_fused", "torch_compile"]
+    assert [row.peer for row in rows] == ["hush", "hush_input_major", "hush_fused", "torch_compile"]
 
 
 @pytest.mark.usefixtures("no_inductor")

@@ -69,7 +69,7 @@ def test_a_sweep_goes_on_where_it_stopped(
 
     first = run()
     assert {row["sparsity"] for row in first} == {"0.5", "0.9"}
-    assert {row["peer"] for row in first} == {"hush", "hush_fused", "torch_eager", "hush_nn_dense"}
+    assert {row["peer"] for row in first} == {"hush", "hush_input_major", "hush_fused", "torch_eager", "hush_nn_dense"}
     assert "Lowest: " in capsys.readouterr().out
     assert run() == first  # nothing was measured again
     assert len(run("--below", "1e9")) == len(first)  # replaced, not added

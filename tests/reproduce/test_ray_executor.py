@@ -20,7 +20,7 @@ TINY = TrainConfig(depth=2, width=8, epochs=12, batch=32, lr=0.05, warmup=0, v_p
 
 def test_without_ray_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match="sweeps on a cluster need Ray: pip install 'hush\\[ray\\]'"):
+    with pytest.raises(ValueError, match="sweeps on a cluster need Ray: pip install -e '.\\[ray\\]'"):
         run_sweep([TINY], tmp_path, executor="ray", progress=False)
 
 

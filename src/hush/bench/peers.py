@@ -166,11 +166,13 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
     def fused_step(turn: int) -> None:
         sparse.step(fused, (fused(inputs[turn % len(inputs)]) * target).sum())
 
-    peers = {"hush_fused": _of_step(fused_step, optimizer)}
-    for name, options in (("hush", {}), ("hush_input_major", {"layout": "input_major"})):
+    peers = {}
+    ours: dict[str, dict[str, Any]] = {"hush": {}, "hush_input_major": {"layout": "input_major"}}
+    for name, options in ours.items():
         twin = _accelerated(model, adaptive, **options)
-        optimizer = sgd(twin)
-        peers[name] = _of_step(step(twin, optimizer), optimizer)
+        own = sgd(twin)
+        peers[name] = _of_step(step(twin, own), own)
+    peers["hush_fused"] = _of_step(fused_step, optimizer)
     for name, twin, prepare in (
         ("torch_eager", in_plain_torch(model), None),
         ("hush_nn_dense", copy.deepcopy(model), None),

@@ -20,6 +20,7 @@ __all__ = [
     "LossRow",
     "Table",
     "by_layer",
+    "is_watched",
     "read_table",
     "write_table",
 ]
@@ -27,6 +28,11 @@ __all__ = [
 Table = dict[str, NDArray[np.float64]]
 
 FIRST_STEPS = 15  # of which every layer is recorded: those of the paper's figure of exploding gradients
+
+
+def is_watched(step: int, every: int) -> bool:
+    """Whether the layers are recorded at this step: at the first ones, and at every so many."""
+    return step < FIRST_STEPS or step % every == 0
 
 
 class EpochRow(NamedTuple):

@@ -13,6 +13,7 @@ import hush.sparse
 from hush.diagnose.hooks import ActivationHooks
 from hush.nn import cnn, init_, mlp
 from hush.train.config import TrainConfig
+from hush.train.tables import is_watched
 
 __all__ = ["Diverged", "Task", "build", "clip_layers_"]
 
@@ -114,8 +115,11 @@ class Task(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """With the update of the sparse layers inside it, where that is possible; Lightning then steps the rest."""
-        if self._fused:
+        """With the update of the sparse layers inside it, where that is possible; Lightning then steps the rest.
+
+        At a step whose layers are recorded, the gradients must be there to be read.
+        """
+        if self._fused and not is_watched(self.global_step, self.config.watch):
             hush.sparse.fused_backward(self.model, loss)
         else:
             super().backward(loss, *args, **kwargs)
