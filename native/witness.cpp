@@ -27,11 +27,13 @@ bool same_children(PyObject* dict, PyObject* order) {
 }  // namespace
 
 bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children, nb::list orders, nb::list objects,
-               nb::list types, nb::list hooks, nb::list filled, nb::list tensors, nb::list addresses, nb::list versions) {
+               nb::list types, nb::list hooks, nb::list filled, nb::list tensors, nb::list addresses, nb::list versions,
+               nb::object data_ptr, nb::object version) {
     need(length(dicts) == length(keys) && length(dicts) == length(values) && length(children) == length(orders) &&
              length(objects) == length(types) && length(hooks) == length(filled) && length(tensors) == length(addresses) &&
              length(tensors) == length(versions),
          "The lists that belong together must be equally long.");
+    need(Py_TYPE(version.ptr())->tp_descr_get, "version must be a descriptor.");
     for (Py_ssize_t i = 0; i < length(children); ++i)
         if (!same_children(item(children, i), item(orders, i))) return false;
     for (Py_ssize_t i = 0; i < length(objects); ++i)
@@ -47,10 +49,9 @@ bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children
         need(PyDict_Check(item(hooks, i)), "hooks must hold dictionaries.");
         if ((PyDict_Size(item(hooks, i)) != 0) != (item(filled, i) == Py_True)) return false;
     }
-    static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
-    static PyObject* const version_name = PyUnicode_InternFromString("_version");
     for (Py_ssize_t i = 0; i < length(tensors); ++i) {
-        nb::object at = nb::steal(PyObject_CallMethodNoArgs(item(tensors, i), data_ptr));
+        PyObject* tensor = item(tensors, i);
+        nb::object at = nb::steal(PyObject_Vectorcall(data_ptr.ptr(), &tensor, 1, nullptr));
         if (!at.is_valid()) {  // what a transform has left behind has no memory
             PyErr_Clear();
             return false;
@@ -58,9 +59,10 @@ bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children
         if (PyLong_AsSize_t(at.ptr()) != PyLong_AsSize_t(item(addresses, i))) return false;
         const long expected = PyLong_AsLong(item(versions, i));
         if (expected < 0) continue;
-        nb::object version = nb::steal(PyObject_GetAttr(item(tensors, i), version_name));
-        if (!version.is_valid()) throw nb::python_error();
-        if (PyLong_AsLong(version.ptr()) != expected) return false;
+        nb::object found = nb::steal(
+            Py_TYPE(version.ptr())->tp_descr_get(version.ptr(), tensor, reinterpret_cast<PyObject*>(Py_TYPE(tensor))));
+        if (!found.is_valid()) throw nb::python_error();
+        if (PyLong_AsLong(found.ptr()) != expected) return false;
     }
     return true;
 }

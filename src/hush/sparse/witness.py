@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from . import _native
@@ -15,6 +16,7 @@ from . import _native
 __all__ = ["Witness", "has_global_hooks", "has_hooks"]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_DATA_PTR, _VERSION = torch._C.TensorBase.data_ptr, torch._C.TensorBase._version
 _GLOBAL_HOOKS: list[dict[Any, Any]] = [
     nn.modules.module._global_forward_hooks,
     nn.modules.module._global_forward_pre_hooks,
@@ -93,7 +95,7 @@ class Witness:
             children, orders, hooks, filled = self._children, self._orders, self._hooks, self._filled
         holds = _native.unchanged(
             dicts, keys, values, children, orders, self._objects, self._types, hooks, filled, self._tensors,
-            self._addresses, self._versions,
+            self._addresses, self._versions, _DATA_PTR, _VERSION,
         )  # fmt: skip
         if holds and dicts is not nothing:
             self._dict_versions.refresh()
