@@ -61,12 +61,12 @@ def train(design, x, y, calibrate, seed: int, epochs: int) -> tuple[float, float
     model = hush.nn.mlp(64, 10, design, width=128, depth=30)
     generator = torch.Generator().manual_seed(seed)
     hush.init_(model, design, calibrate=calibrate, generator=generator)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for _ in range(epochs):
         for batch in torch.randperm(1500, generator=generator).split(32):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(model(x[batch]), y[batch]).backward()
-            optimiser.step()
+            optimizer.step()
     with torch.no_grad():
         accuracy = float((model(x[1500:]).argmax(1) == y[1500:]).double().mean())
     return accuracy, hush.sparsity(model, x[1500:]).mean

@@ -28,15 +28,15 @@ def main() -> None:
     design = hush.design("crelu", 0.85, v_prime=0.7)
     model = hush.nn.mlp(64, 10, design, width=options.width, depth=options.depth)
     hush.init_(model, design)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     x, y = torch.randn(options.batch, 64), torch.randint(0, 10, (options.batch,))
 
     def block() -> float:
         start = time.process_time()
         for _ in range(options.every):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
-            optimiser.step()
+            optimizer.step()
         return time.process_time() - start
 
     block()
