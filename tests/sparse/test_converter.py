@@ -241,3 +241,36 @@ def test_frozen_is_for_inference():
         assert_near(model(x), plain(x))
     with pytest.raises(ValueError, match="inference only"):
         model(x)
+
+
+def test_arguments_that_contradict_are_sentences():
+    for arguments, sentence in (
+        ({"layout": "rows"}, "layout is 'rows'"),
+        ({"frozen_dtype": torch.float16, "frozen": True}, "torch.float16"),
+        ({"frozen_dtype": torch.bfloat16}, "goes with frozen=True"),
+        ({"watch": False}, "goes with frozen=True"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            accelerate(mlp(), **arguments)
+    model = mlp()
+    with pytest.raises(ValueError, match="inference only"):
+        accelerate(model, frozen=True, optimizer=torch.optim.SGD(model.parameters()))
+
+
+def test_a_frozen_model_in_bfloat16_and_one_that_is_not_watched():
+    plain, x = mlp(), torch.randn(4, 12)
+    rounded = copy.deepcopy(plain)
+    with torch.no_grad():
+        for linear in rounded:
+            if isinstance(linear, nn.Linear):
+                linear.weight.copy_(linear.weight.bfloat16())
+        half = accelerate(copy.deepcopy(plain), frozen=True, frozen_dtype=torch.bfloat16, watch=False)
+        assert_near(half(x), rounded(x))
+        half[2].weight.zero_()
+        assert_near(half(x), rounded(x))  # as promised
+        half.load_state_dict(plain.state_dict())
+        watched = accelerate(half, frozen=True)
+        watched(x)
+        watched[2].weight.zero_()
+        plain[2].weight.zero_()
+        assert_near(watched(x), plain(x))

@@ -118,14 +118,14 @@ def inference_peers(
     ours: dict[str, dict[str, Any]] = {
         "hush": {},
         "hush_input_major": {"layout": "input_major"},
-        "hush_frozen": {"frozen": True},
+        "hush_frozen": {"frozen": True, "watch": False},
     }
     peers = {
         name: _of_output("f32", _without_gradients(_accelerated(model, adaptive, **options), inputs))
         for name, options in ours.items()
     }
     if "openvino_bf16" in wanted:
-        half = _accelerated(model, adaptive, frozen=True, frozen_dtype=torch.bfloat16)
+        half = _accelerated(model, adaptive, frozen=True, watch=False, frozen_dtype=torch.bfloat16)
         peers["hush_bf16_weights"] = _of_output("bf16", _without_gradients(half, inputs))
     for name, make in runs.items():
         if name in wanted:

@@ -20,3 +20,4 @@ class Settings:
     frozen: bool = False
     layout: Layout = "torch"
     frozen_dtype: torch.dtype = torch.float32
+    watch: bool = True

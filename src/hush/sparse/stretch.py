@@ -76,7 +76,8 @@ class Stretch:
 
     def _prepare(self, backend: Backend) -> _Prepared:
         prepared = self._prepared
-        if prepared is None or prepared.backend is not backend or not prepared.witness.holds():
+        known = prepared is not None and prepared.backend is backend
+        if prepared is None or not known or (self.settings.watch and not prepared.witness.holds()):
             prepared = self._prepared = _Prepared(self.activations, self.linears, self.settings, backend)
         return prepared
 
