@@ -11,11 +11,11 @@ from collections import Counter
 
 import torch
 import torch.distributed
-from torch import Tensor, nn
+from torch import nn
 
 from . import crossover, fused_step
 from .acceleration_report import Report, make_report
-from .layout import on_large_pages
+from .layout import on_large_pages, storage_address
 from .modules import accelerate_module, decelerate_module, has_own_forward, is_sparse_linear
 from .settings import Layout, Settings
 
@@ -127,11 +127,11 @@ def _lay_out(model: nn.Module) -> None:
 
     A weight whose memory another parameter or buffer reads too stays where it is.
     """
-    readers = Counter(_storage(t) for t in {id(t): t for t in (*model.parameters(), *model.buffers())}.values())
+    readers = Counter(storage_address(t) for t in {id(t): t for t in (*model.parameters(), *model.buffers())}.values())
     weights = {
         id(m.weight): m.weight
         for m in _linears(model)
-        if m.weight.dtype == torch.float32 and m.weight.dim() == 2 and readers[_storage(m.weight)] == 1
+        if m.weight.dtype == torch.float32 and m.weight.dim() == 2 and readers[storage_address(m.weight)] == 1
     }
     placed = on_large_pages([w.detach() for w in weights.values()])
     for weight, data in zip(weights.values(), placed, strict=True):
@@ -139,10 +139,6 @@ def _lay_out(model: nn.Module) -> None:
         weight.data = data
         if gradient is not None:
             weight.grad = torch.empty_like(weight).copy_(gradient)
-
-
-def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
 
 
 def decelerate(model: nn.Module) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor
 from .activation import Activation
 from .conditions import backend_of, is_plain
 from .gradients import Call, dense_chain, run_training
+from .layout import storage_address
 from .operators import chain_operator
 
 __all__ = ["act_linear", "chain"]
@@ -47,7 +48,9 @@ def chain(
     rows = h.reshape(-1, h.shape[-1])
     if training:
         bias_layers = tuple(layer for layer, b in enumerate(biases) if b is not None)
-        out = run_training(rows, Call(program, tuple(activations), bias_layers), parameters)
+        memories = tuple(storage_address(p) for p in parameters)
+        call = Call(program, tuple(activations), bias_layers, memories=memories)
+        out = run_training(rows, call, parameters)
     else:
         out, _ = program.infer(rows)
     return out.reshape(*h.shape[:-1], out.shape[-1])

@@ -28,7 +28,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from .gradients import Call, StretchFunction
-from .layout import is_input_major
+from .layout import storage_address
 from .step_plan import Part, Rule, StepPlan
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
@@ -63,7 +63,7 @@ def fused_backward(model: nn.Module, loss: Tensor) -> None:
         raise ValueError(f"The loss must be one number, got {shape}.")
     if loss.grad_fn is None:
         raise ValueError("The loss has no graph to go back through: was it computed under torch.no_grad()?")
-    check_optimizer(optimizer, model)
+    _check_kind(optimizer)
     update = _Update(optimizer)
     nodes = update.open(loss)
     try:
@@ -103,6 +103,13 @@ def unbind(model: nn.Module) -> None:
 
 def check_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
     """Raises ValueError unless the update can be fused and is this model's."""
+    _check_kind(optimizer)
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if not any(id(p) in held for p in model.parameters()):
+        raise ValueError("The optimizer holds no parameter of this model; make it with model.parameters().")
+
+
+def _check_kind(optimizer: torch.optim.Optimizer) -> None:
     if type(optimizer) not in (torch.optim.SGD, torch.optim.AdamW):
         raise ValueError(
             f"The optimizer is {type(optimizer).__name__}; torch.optim.SGD and torch.optim.AdamW can be fused. "
@@ -112,9 +119,6 @@ def check_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
         for option in ("maximize", "amsgrad", "differentiable"):
             if group.get(option):
                 raise ValueError(f"The optimizer has {option}=True, which cannot be fused; set it to False.")
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    if not any(id(p) in held for p in model.parameters()):
-        raise ValueError("The optimizer holds no parameter of this model; make it with model.parameters().")
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         raise ValueError(
@@ -131,6 +135,7 @@ class _Update:
         self._rule = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
         self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         self._fusible: set[int] = set()
+        self._read_once: set[int] = set()
         self._updated: list[Tensor] = []
 
     def open(self, loss: Tensor) -> list[Any]:
@@ -142,15 +147,16 @@ class _Update:
         for node in _nodes(loss):
             if type(node) is _NODE:
                 stretches.append(node)
-            readers.update({_memory(t) for t in _saved_tensors(node)})
+                readers.update(node.call.memories)
+            else:
+                readers.update(storage_address(t) for t in _saved_tensors(node))
             for following, _ in node.next_functions:
                 variable = getattr(following, "variable", None)
                 if variable is not None:
                     edges[id(variable)] += 1
                     leaves[id(variable)] = variable
-        self._fusible = {
-            key for key, p in leaves.items() if edges[key] == 1 and readers[_memory(p)] <= 1 and self._is_fusible(p)
-        }
+        self._read_once = {memory for memory, count in readers.items() if count == 1}
+        self._fusible = {key for key, p in leaves.items() if edges[key] == 1 and self._is_fusible(p)}
         for node in stretches:
             node.fused = self
         return stretches
@@ -161,14 +167,16 @@ class _Update:
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""
-        taken = set()
+        taken: set[int] = set()
+        if call.program.row_gradients:
+            return taken
         layers = len(call.phis)
-        for i, p in enumerate(parameters):
-            if id(p) not in self._fusible or (i < layers and not is_input_major(p)) or call.program.row_gradients:
+        for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True)):
+            if id(p) not in self._fusible or memory not in self._read_once:
                 continue
             part: Part = "weight" if i < layers else "bias"
             layer = i if i < layers else call.bias_layers[i - layers]
-            rule, states = self._rule(self._groups[id(p)], self._optimizer.state[p], p)
+            rule, states = self._rule(self._groups[id(p)], self._optimizer.state, p)
             plan.update(layer, part, rule, states)
             taken.add(i)
             self._updated.append(p)
@@ -203,7 +211,7 @@ def _saved_names(kind: type) -> tuple[str, ...]:
 
 
 def _saved_tensors(node: Any) -> list[Tensor]:
-    """What a node will read in the backward. A stretch reads its biases too, though it does not save them."""
+    """What a node will read in the backward."""
     found: list[Any] = []
     for name in _saved_names(node.__class__):
         try:
@@ -212,12 +220,8 @@ def _saved_tensors(node: Any) -> list[Tensor]:
             continue
         found += value if isinstance(value, (list, tuple)) else [value]
     if isinstance(node, torch.autograd.function.BackwardCFunction):
-        found += [*node.saved_tensors, *getattr(node, "biases", ())]
+        found += node.saved_tensors
     return [value for value in found if isinstance(value, Tensor)]
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
 
 
 def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:
@@ -230,17 +234,19 @@ def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:
     return found
 
 
-def _sgd(group: dict[str, Any], state: dict[str, Any], p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
+def _sgd(group: dict[str, Any], states: Any, p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
     rate, decay = float(group["lr"]), float(group["weight_decay"])
     if not group["momentum"]:
         return Rule(_SGD, rate, decay), ()
+    state = states[p]
     # torch starts the buffer with the plain gradient: the first step has no dampening.
     dampening = 0.0 if state.get("momentum_buffer") is None else float(group["dampening"])
     rule = Rule(_MOMENTUM, rate, decay, float(group["momentum"]), dampening, bool(group["nesterov"]))
     return rule, (_state(state, "momentum_buffer", p),)
 
 
-def _adamw(group: dict[str, Any], state: dict[str, Any], p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
+def _adamw(group: dict[str, Any], states: Any, p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
+    state = states[p]
     if "step" not in state:
         state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
     state["step"] += 1

@@ -97,6 +97,7 @@ class Call:
     reads_zeros: bool = False  # a single Linear on an x with zeros in it; else h goes through φ₁ first
     sight: Sight | None = None
     note: Callable[[int], None] = _ignore  # is told how many units were active
+    memories: tuple[int, ...] = ()  # where each parameter lies, which a fused step compares
 
     def split(self, parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
         """(weights, biases), with None where a layer has no bias."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["input_major", "is_input_major", "is_row_major", "on_large_pages"]
+__all__ = ["input_major", "is_input_major", "is_row_major", "on_large_pages", "storage_address"]
 
 _PAGE = 2 << 20
 _LINE = 64
@@ -24,6 +24,11 @@ def is_input_major(weight: Tensor) -> bool:
 
 def is_row_major(weight: Tensor) -> bool:
     return weight.is_contiguous()
+
+
+def storage_address(tensor: Tensor) -> int:
+    """The same for tensors that share their memory, and different for others."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
 
 
 def input_major(weight: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from .activation import Activation, activation_of
 from .backend import Backend, Program
 from .conditions import is_plain
 from .gradients import Call, Sight, run_training
-from .layout import on_large_pages
+from .layout import on_large_pages, storage_address
 from .settings import Settings
 from .witness import Witness
 
@@ -72,6 +72,7 @@ class Stretch:
             reads_zeros,
             sight,
             lambda active: self._note(active, units),
+            prepared.memories,
         )
 
     def _prepare(self, backend: Backend) -> _Prepared:
@@ -130,6 +131,7 @@ class _Prepared:
         if not self.infers:
             self.inputs = self.outputs = self.units = self.widest = -1
             return
+        self.memories = tuple(storage_address(p) for p in self.parameters)
         # Kept, so that no other tensor comes to lie in this memory while the program reads it.
         self._memory: list[Any] = [p.detach() for p in self.parameters]
         self.inputs, self.outputs = int(weights[0].shape[1]), int(weights[-1].shape[0])
