@@ -11,7 +11,7 @@ from hush import __version__
 
 from .machine_limits import Machine
 from .measurement import OURS, Measurement
-from .verification import TOLERANCE
+from .verification import tolerance
 
 __all__ = ["header_lines", "line_of", "setting_lines"]
 
@@ -40,7 +40,7 @@ def header_lines(work: str, machine: Machine, threads: int, repeats: int, sparsi
         "        f32 and bf16 therefore have baselines of their own. What runs on the engine (*) is no peer.",
         "×eager  time of plain torch in f32 over this one, whatever its precision.",
         f"error   relative distance of the {_RESULT[work]} from that of plain torch in float64, compared first;",
-        f"        beyond {TOLERANCE['f32']:g} (f32) or {TOLERANCE['bf16']:g} (bf16) nothing is timed.",
+        f"        beyond {tolerance(work, 'f32'):g} (f32) or {tolerance(work, 'bf16'):g} (bf16) nothing is timed.",
         "of 1/(1−s)  the part reached of what counting zeros alone would promise.",
         "",
     ]

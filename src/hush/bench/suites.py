@@ -41,7 +41,7 @@ class _Prepared:
         self, peers: Mapping[str, Peer], reference: Tensor, repeats: int, flops_per_weight: int
     ) -> list[Measurement]:
         """Time the peers, once their results have been compared with the reference."""
-        errors = verify(peers, reference)
+        errors = verify(self.setting.work, peers, reference)
         works = {name: Timed(peer.precision, peer.work) for name, peer in peers.items()}
         return compare(self.setting, works, repeats, flops_per_weight * self.active_weights, errors)
 

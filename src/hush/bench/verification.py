@@ -10,11 +10,20 @@ from torch import Tensor
 
 from .peers import Peer
 
-__all__ = ["TOLERANCE", "relative_error", "verify"]
+__all__ = ["relative_error", "tolerance", "verify"]
 
-# A hundred layers in float32 differ from float64 by about 1e-5, and by more where an input lies so close to a kink that
-# rounding decides on which side it falls; with weights in bfloat16 by 1e-2 to 3e-2 (`hush bench inference`).
-TOLERANCE = {"f32": 1e-3, "bf16": 0.1}
+# A hundred layers in float32 give outputs that differ from float64 by about 1e-5; with weights in bfloat16 by 1e-2 to
+# 3e-2 (`hush bench inference`).
+_OF_OUTPUT = {"f32": 1e-3, "bf16": 0.1}
+# An update may differ by more: where an input lies so close to a kink that rounding decides on which side it falls, φ is
+# the same and its slope is not. Among 128 samples through 100 layers there mostly is one: 1e-6 to 3e-2 were seen, in
+# plain torch as well as on the engine. A wrong update is wrong by 1.
+_OF_UPDATE = {"f32": 0.1, "bf16": 0.3}
+
+
+def tolerance(work: str, precision: str) -> float:
+    """How far a peer's result may be from the reference."""
+    return (_OF_OUTPUT if work == "inference" else _OF_UPDATE)[precision]
 
 
 def relative_error(result: Tensor, reference: Tensor) -> float:
@@ -25,7 +34,7 @@ def relative_error(result: Tensor, reference: Tensor) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def verify(peers: Mapping[str, Peer], reference: Tensor) -> dict[str, float]:
+def verify(work: str, peers: Mapping[str, Peer], reference: Tensor) -> dict[str, float]:
     """The error of each peer's result, by name.
 
     Raises:
@@ -35,7 +44,7 @@ def verify(peers: Mapping[str, Peer], reference: Tensor) -> dict[str, float]:
     for name, peer in peers.items():
         with torch.no_grad():
             error = relative_error(peer.result().detach(), reference)
-        allowed = TOLERANCE[peer.precision]
+        allowed = tolerance(work, peer.precision)
         if not error <= allowed:
             raise ValueError(
                 f"{name} does not compute what plain torch does: its relative error is {error:.2g}, and "
