@@ -15,8 +15,8 @@ __all__ = ["relative_error", "tolerance", "verify"]
 # A hundred layers in float32 give outputs that differ from float64 by about 1e-5; with weights in bfloat16 by 1e-2 to
 # 3e-2 (`hush bench inference`).
 _OF_OUTPUT = {"f32": 1e-3, "bf16": 0.1}
-# An update may differ by more: where an input lies so close to a kink that rounding decides on which side it falls, φ is
-# the same and its slope is not. Among 128 samples through 100 layers there mostly is one: 1e-6 to 3e-2 were seen, in
+# An update may differ by more: where an input lies so close to a kink that rounding decides on which side it falls, φ
+# is the same and its slope is not. Among 128 samples through 100 layers there mostly is one: 1e-6 to 3e-2 were seen, in
 # plain torch as well as on the engine. A wrong update is wrong by 1.
 _OF_UPDATE = {"f32": 0.1, "bf16": 0.3}
 
