@@ -53,6 +53,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 sanitize: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt nanobind
 	$(MAKE) -C native sanitize
 
 clean:
