@@ -275,3 +275,24 @@ def test_an_activation_that_is_no_longer_known():
     assert_alike(*models, x)
     both(models, lambda m: setattr(m[0], "threshold", 0.0))
     assert_alike(*models, x)
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2.0 * super().forward(x)
+
+
+class Reversed(nn.Sequential):
+    def forward(self, x):
+        for module in reversed(self):
+            x = module(x)
+        return x
+
+
+def test_a_class_that_is_changed():
+    models, x = twins(nn.Sequential(nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 12))), torch.randn(9, 12)
+    assert_alike(*models, x)
+    both(models, lambda m: setattr(m[2], "__class__", Doubled))
+    assert_alike(*models, x)
+    both(models, lambda m: setattr(m, "__class__", Reversed))
+    assert_alike(*models, x)

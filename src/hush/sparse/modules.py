@@ -29,7 +29,6 @@ __all__ = [
     "has_own_forward",
     "is_sparse_linear",
     "is_sparse_sequential",
-    "settings_of",
     "stretches_of",
 ]
 
@@ -96,11 +95,6 @@ def _function(module: nn.Module) -> Any:
     return getattr(module.__dict__.get("forward"), "__func__", None)
 
 
-def settings_of(module: nn.Module) -> Settings:
-    settings: Settings = module.__dict__[_STATE].settings
-    return settings
-
-
 def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
     # A parametrisation derives a class of its own, in which `weight` is computed.
     if type(module) is nn.Linear and not torch.compiler.is_compiling() and not is_patched():
@@ -110,7 +104,7 @@ def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
             out = stretch.run(x, backend)
             if out is not None:
                 return out
-    return nn.Linear.forward(module, x)
+    return type(module).forward(module, x)
 
 
 class Sequence:
@@ -148,7 +142,7 @@ class _Fused:
 
 def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
     if type(container) is not nn.Sequential or has_global_hooks() or is_patched() or torch.compiler.is_exporting():
-        out: Tensor = nn.Sequential.forward(container, x)  # type: ignore[no-untyped-call]
+        out: Tensor = type(container).forward(container, x)
         return out
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
