@@ -12,7 +12,7 @@ from hush.nn.flow import WEIGHT_LAYERS, Flow, layer_kind
 from hush.nn.init_report import Drawn, LeftAlone
 from hush.nn.structure import NORMALISATION_MODULES, source_name
 from hush.nn.weights import DRAWS, Weights, fan_in
-from hush.theory import Design
+from hush.theory import Chain
 
 __all__ = ["OUTPUTS", "LayerPlan", "Output", "draw_", "plan_layers", "untouched"]
 
@@ -37,7 +37,7 @@ class LayerPlan:
 
 
 def plan_layers(
-    layers: dict[str, nn.Module], flow: Flow | None, design: Design, weights: Weights, output: Output
+    layers: dict[str, nn.Module], flow: Flow | None, block: Chain, weights: Weights, output: Output
 ) -> Iterator[LayerPlan]:
     """In the order of data flow if that is known; layers that did not run come last, as hidden ones."""
     names = list(layers)
@@ -46,10 +46,11 @@ def plan_layers(
     else:
         first, last, reads = set(flow.first), set(flow.outputs), flow.reads
         names = [*flow.order, *(name for name in names if name not in reads)]
+    inner = block.sigma_w**2, block.sigma_b**2
     rules: dict[str, tuple[float | None, float]] = {
         "first": (1.0, 0.0),
-        "hidden": (design.sigma_w2, design.sigma_b2),
-        "edge": (design.sigma_w2, design.sigma_b2),
+        "hidden": inner,
+        "edge": inner,
         "preserve": (1.0, 0.0),
         "zero": (0.0, 0.0),
         "keep": (None, 0.0),
