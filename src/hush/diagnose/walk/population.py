@@ -1,0 +1,123 @@
+"""One unit of a value, drawn many times, and seen at five places: what mean-field theory knows of a tensor.
+
+    0  input a, position i        1  input a, position j        2  input b, position i        3  input b, position j
+    4  input a, the position next to i
+
+All units of a layer follow one law, and given the layer before they are independent; so averages over units are
+averages over the draws. Elementwise functions apply draw by draw, whatever the function; sums of a stream and its
+branch too, because the draws of a stream stay the same units. Behind a weight layer the law is a Gaussian whose
+covariance between the five places is that of what the layer read.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hush.diagnose.walk.noise import Deviation
+from hush.diagnose.walk.sites import Sites
+
+__all__ = ["DRAWS", "PLACES", "Draws", "Population", "joined_places", "second_moments"]
+
+PLACES = 5
+DRAWS = 4096
+
+
+@dataclass(frozen=True)
+class Population:
+    """What is expected of one tensor.
+
+    Attributes:
+        values: (places, draws), in float64.
+        sites: which entry of the tensor is which unit and position.
+        node: its number on the record of the backward pass.
+        scale: the relative deviation of the variance from which its units were drawn.
+        exact: whether |v|²/N is fixed (a norm), so that the draw of N units adds nothing to `scale`.
+        measured: the tensor itself, where the population was taken from it.
+        layers: the weight layers it comes from, one bit each.
+        mixing: of a softmax over positions, how its weights overlap: Σ A_ij², Σ A_ij A_i'j, the same between inputs.
+    """
+
+    values: Tensor
+    sites: Sites
+    node: int
+    scale: Deviation = field(default_factory=lambda: np.zeros(0))
+    exact: bool = False
+    measured: Tensor | None = None
+    layers: int = 0
+    mixing: tuple[float, float, float] | None = None
+
+    @property
+    def units(self) -> int:
+        return len(self.sites.units)
+
+    @property
+    def positions(self) -> int:
+        return len(self.sites.positions)
+
+    @property
+    def variance(self) -> float:
+        """The second moment over units."""
+        return float(self.values[0].square().mean())
+
+    @property
+    def sampling(self) -> float:
+        """The relative variance of |v|²/N over a draw of N units at all positions."""
+        if self.exact:
+            return 0.0
+        squares = self.values.square()
+        mean = squares[0].mean()
+        if not float(mean) > 0.0:
+            return 0.0
+        own = float(squares[0].var() / mean**2)
+        other = float(((squares[0] - mean) * (squares[1] - squares[1].mean())).mean() / mean**2)
+        positions = self.positions
+        return max(0.0, own / positions + (1.0 - 1.0 / positions) * other) / max(1, self.units)
+
+
+def second_moments(values: Tensor) -> Tensor:
+    """E[v v′] between the five places."""
+    return values @ values.T / values.shape[1]
+
+
+def joined_places(values: Tensor, positions: int) -> Tensor:
+    """With a single position, the places that differ in their position only are the same."""
+    return values[[0, 0, 2, 2, 0]] if positions == 1 else values
+
+
+class Draws:
+    """Where the draws come from: scrambled points that cover the cube evenly, moved anew for every layer."""
+
+    def __init__(self) -> None:
+        engine: object = torch.quasirandom.SobolEngine(PLACES, scramble=True, seed=0)
+        self._points: Tensor = engine.draw(DRAWS, dtype=torch.float64)  # type: ignore[attr-defined]
+        self._generator = torch.Generator().manual_seed(0)
+
+    def gaussian(self, covariance: Tensor) -> Tensor:
+        """(places, draws) of mean 0 and exactly this covariance."""
+        shift = torch.rand(PLACES, generator=self._generator, dtype=torch.float64)
+        order = torch.randperm(DRAWS, generator=self._generator)
+        uniform = (self._points[order] + shift).frac().clamp(1e-12, 1.0 - 1e-12)
+        normal = torch.special.ndtri(uniform).T
+        normal = normal - normal.mean(1, keepdim=True)
+        # Whitened, so that second moments are those asked for and not those of a sample.
+        white = torch.linalg.solve_triangular(torch.linalg.cholesky(second_moments(normal)), normal, upper=False)
+        return _root(covariance) @ white
+
+    def order(self, seed: int) -> Tensor:
+        """A permutation of the draws, the same for the same seed."""
+        return torch.randperm(DRAWS, generator=torch.Generator().manual_seed(seed))
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(*shape, generator=self._generator, dtype=torch.float64)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._generator, dtype=torch.float64)
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """A with A Aᵀ = covariance, which rounding may have made slightly indefinite."""
+    values, vectors = torch.linalg.eigh(0.5 * (covariance + covariance.T))
+    root: Tensor = vectors * values.clamp(min=0.0).sqrt()
+    return root
