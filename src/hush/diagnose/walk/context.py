@@ -45,8 +45,10 @@ class Context:
         wide = value.detach().to(torch.float64)
         squares = wide.flatten(1).square().mean(1)
         spread = float(squares.var() / squares.mean().square()) if len(squares) > 1 and float(squares.mean()) else 0.0
+        values = pick_measured(value.detach(), sites, unit_axis)
+        self.draws.anchor(values)
         return Population(
-            pick_measured(value.detach(), sites),
+            values,
             sites,
             self.record.new(*edges),
             self.sources.new(spread),
@@ -59,8 +61,9 @@ class Context:
         """Units taken for positions and positions for units, as a layer that mixes positions wants them."""
         sites = population.sites.swapped()
         edge = scaled(population.node, 1.0, 0.0)
-        if population.measured is not None:
-            values = pick_measured(population.measured, sites)
+        axis = next((n for n in range(1, sites.codes.dim()) if sites.varies(n) == (True, False)), None)
+        if population.measured is not None and axis is not None:
+            values = pick_measured(population.measured, sites, axis)
         else:
             # Other positions are now other units of before, which are independent: the same draws in another order.
             v, order, again = population.values, self.draws.order(1), self.draws.order(2)
@@ -71,6 +74,7 @@ class Context:
             self.record.new(edge),
             population.scale,
             population.exact,
+            population.gaussian,
             population.measured,
             population.layers,
         )

@@ -9,10 +9,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from hush.diagnose.walk.population import DRAWS, joined_places
+from hush.diagnose.walk.population import DRAWS, joined_places, second_moments, triangular_root
 from hush.diagnose.walk.sites import Sites
 
-__all__ = ["pick", "pick_measured", "pick_units"]
+__all__ = ["measured_moments", "pick", "pick_measured", "pick_units"]
 
 
 def pick(value: Tensor, sites: Sites) -> Tensor:
@@ -22,13 +22,47 @@ def pick(value: Tensor, sites: Sites) -> Tensor:
     return joined_places(flat[_entries(sites)].detach(), len(sites.positions))
 
 
-def pick_measured(value: Tensor, sites: Sites) -> Tensor:
-    """The same of a tensor that was measured, scaled to its own second moment, which a sample would miss."""
-    drawn = pick(value.to(torch.float64), sites)
-    mean, sample = value.to(torch.float64).square().mean(), drawn[0].square().mean()
-    if not (float(sample) > 0.0 and bool(torch.isfinite(mean))):
+def pick_measured(value: Tensor, sites: Sites, unit_axis: int) -> Tensor:
+    """The same of a tensor that was measured, with the second moments of the whole tensor, which a sample misses."""
+    wide = value.to(torch.float64)
+    drawn = pick(wide, sites)
+    wanted, found = measured_moments(wide, unit_axis), second_moments(drawn)
+    if not (float(found[0, 0]) > 0.0 and bool(torch.isfinite(wanted).all())):
         return drawn
-    return drawn * (mean / sample).sqrt()
+    if len(sites.positions) == 1:
+        pair = torch.tensor([0, 2])
+        there, here = (triangular_root(m[pair][:, pair]) for m in (wanted, found))
+        if not bool((here.diagonal() > 0.0).all()):
+            return drawn * (wanted[0, 0] / found[0, 0]).sqrt()
+        recoloured = there @ torch.linalg.solve_triangular(here, drawn[pair], upper=False)
+        return recoloured[[0, 0, 1, 1, 0]]
+    here = triangular_root(found)
+    if not bool((here.diagonal() > 1e-6 * here[0, 0]).all()):
+        return drawn * (wanted[0, 0] / found[0, 0]).sqrt()
+    return triangular_root(wanted) @ torch.linalg.solve_triangular(here, drawn, upper=False)
+
+
+def measured_moments(value: Tensor, unit_axis: int) -> Tensor:
+    """E[v v′] between the five places, over all units, positions and pairs of inputs of a tensor, batch first."""
+    x = value.movedim(unit_axis, -1)
+    x = x.reshape(x.shape[0], -1, x.shape[-1])  # (inputs, positions, units)
+    b, p, n = x.shape
+    own = x.square().mean()
+    everything = x.sum((0, 1)).square().sum() / n
+    by_input, by_position = x.sum(1).square().sum() / n, x.sum(0).square().sum() / n
+    total = own * b * p
+    far = (by_input - total) / (b * p * (p - 1)) if p > 1 else own
+    other = (by_position - total) / (b * (b - 1) * p) if b > 1 else own
+    both = (everything - by_input - by_position + total) / (b * (b - 1) * p * (p - 1)) if b > 1 and p > 1 else other
+    beside = (x[:, 1:] * x[:, :-1]).mean() if p > 1 else own
+    rows = [
+        [own, far, other, both, beside],
+        [far, own, both, other, far],
+        [other, both, own, far, both],
+        [both, other, far, own, both],
+        [beside, far, both, both, own],
+    ]
+    return torch.stack([torch.stack(row) for row in rows])
 
 
 def pick_units(vector: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ branch too, because the draws of a stream stay the same units. Behind a weight l
 covariance between the five places is that of what the layer read.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,10 +19,12 @@ from torch import Tensor
 from hush.diagnose.walk.noise import Deviation
 from hush.diagnose.walk.sites import Sites
 
-__all__ = ["DRAWS", "PLACES", "Draws", "Population", "joined_places", "second_moments"]
+__all__ = ["DRAWS", "PLACES", "Draws", "Population", "joined_places", "second_moments", "triangular_root"]
 
 PLACES = 5
-DRAWS = 4096
+DRAWS = 8192
+# How many streams a new draw is kept orthogonal to.
+_ANCHORS = 4
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Population:
         sites: which entry of the tensor is which unit and position.
         node: its number on the record of the backward pass.
         scale: the relative deviation of the variance from which its units were drawn.
+        gaussian: whether it is Gaussian over its units, as behind a weight layer.
         exact: whether |v|²/N is fixed (a norm), so that the draw of N units adds nothing to `scale`.
         measured: the tensor itself, where the population was taken from it.
         layers: the weight layers it comes from, one bit each.
@@ -44,6 +48,7 @@ class Population:
     node: int
     scale: Deviation = field(default_factory=lambda: np.zeros(0))
     exact: bool = False
+    gaussian: bool = False
     measured: Tensor | None = None
     layers: int = 0
     mixing: tuple[float, float, float] | None = None
@@ -93,17 +98,31 @@ class Draws:
         engine: object = torch.quasirandom.SobolEngine(PLACES, scramble=True, seed=0)
         self._points: Tensor = engine.draw(DRAWS, dtype=torch.float64)  # type: ignore[attr-defined]
         self._generator = torch.Generator().manual_seed(0)
+        self._anchors: deque[Tensor] = deque(maxlen=_ANCHORS)
 
-    def gaussian(self, covariance: Tensor) -> Tensor:
-        """(places, draws) of mean 0 and exactly this covariance."""
+    def anchor(self, values: Tensor) -> None:
+        """Draws to which the next ones shall be orthogonal, because they will be added to them: a stream."""
+        self._anchors.append(values)
+
+    def gaussian(self, covariance: Tensor, beside: Tensor | None = None) -> Tensor:
+        """(places, draws) of mean 0 and exactly this covariance, orthogonal to the anchors and to `beside`.
+
+        Place 0 is a function of the first coordinate of the points alone, so shares of it are found without the error
+        of a random sample.
+        """
         shift = torch.rand(PLACES, generator=self._generator, dtype=torch.float64)
         order = torch.randperm(DRAWS, generator=self._generator)
         uniform = (self._points[order] + shift).frac().clamp(1e-12, 1.0 - 1e-12)
         normal = torch.special.ndtri(uniform).T
-        normal = normal - normal.mean(1, keepdim=True)
-        # Whitened, so that second moments are those asked for and not those of a sample.
+        aside = torch.cat([torch.ones(1, DRAWS, dtype=torch.float64), *self._anchors])
+        if beside is not None:
+            aside = torch.cat([aside, beside.reshape(-1, DRAWS)])
+        # Without what they have in common with draws that are there already, which is an accident of the sample.
+        basis = torch.linalg.svd(aside / aside.norm(dim=1, keepdim=True).clamp(min=1e-30), full_matrices=False)
+        directions = basis.Vh[basis.S > 1e-6]
+        normal = normal - (normal @ directions.T) @ directions
         white = torch.linalg.solve_triangular(torch.linalg.cholesky(second_moments(normal)), normal, upper=False)
-        return _root(covariance) @ white
+        return triangular_root(covariance) @ white
 
     def order(self, seed: int) -> Tensor:
         """A permutation of the draws, the same for the same seed."""
@@ -116,8 +135,16 @@ class Draws:
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64)
 
 
-def _root(covariance: Tensor) -> Tensor:
-    """A with A Aᵀ = covariance, which rounding may have made slightly indefinite."""
-    values, vectors = torch.linalg.eigh(0.5 * (covariance + covariance.T))
-    root: Tensor = vectors * values.clamp(min=0.0).sqrt()
-    return root
+def triangular_root(covariance: Tensor) -> Tensor:
+    """A lower triangular A with A Aᵀ = covariance, which may be singular, or indefinite by rounding."""
+    size = len(covariance)
+    root = torch.zeros_like(covariance)
+    for i in range(size):
+        rest = float(covariance[i, i] - root[i, :i] @ root[i, :i])
+        if rest <= 1e-12 * float(covariance[i, i].abs()):
+            continue
+        root[i, i] = rest**0.5
+        root[i + 1 :, i] = (covariance[i + 1 :, i] - root[i + 1 :, :i] @ root[i, :i]) / root[i, i]
+    # Rows whose correlations do not fit together are shrunk to the variance they should have.
+    found = root.square().sum(1)
+    return root * (covariance.diagonal().clamp(min=0.0) / found.clamp(min=1e-300)).sqrt()[:, None]

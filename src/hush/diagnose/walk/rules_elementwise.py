@@ -73,6 +73,8 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
     layers = 0
     for population in given:
         layers |= population.layers
+    if len(given) > 1:
+        context.draws.anchor(values)
     return Population(values, sites, context.record.new(*edges), blend(*parts), layers=layers)
 
 

@@ -81,12 +81,13 @@ def _gaussian(
     if steps > 1:
         moments = _strided(moments, steps)
     positions = len(sites.positions)
-    drawn = joined_places(context.draws.gaussian(variance * moments), positions)
+    offset = None if bias is None else pick_units(bias)
+    drawn = joined_places(context.draws.gaussian(variance * moments, offset), positions)
     share = 1.0
-    if bias is not None:
+    if offset is not None:
         before = float(drawn[0].square().mean())
-        drawn = drawn + pick_units(bias)
-        after = before + float(bias.detach().to(torch.float64).square().mean())
+        drawn = drawn + offset
+        after = before + float(offset.square().mean())
         share = before / after if after > 0.0 else 1.0
     across = 0.0 if unit and position else None
     inputs = max(1, len(read.sites.units))
@@ -95,6 +96,7 @@ def _gaussian(
         sites,
         context.record.new(scaled(read.node, variance, across, noise=2.0 / inputs)),
         blend((share, context.total(read))),
+        gaussian=True,
         layers=x.layers,
     )
 

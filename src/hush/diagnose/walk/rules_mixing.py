@@ -20,7 +20,7 @@ from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.population import Population, joined_places, second_moments
 from hush.diagnose.walk.sites import Sites, sites_of_measured
 
-__all__ = ["attention", "averaged", "logits", "max_pool", "mixed", "pooled", "softmax", "upsampled"]
+__all__ = ["attention", "averaged", "logits", "max_pool", "mixed", "padded", "pooled", "softmax", "upsampled"]
 
 _SAMPLES = 64
 
@@ -91,6 +91,7 @@ def mixed(context: Context, weights: Population, v: Population, output: Tensor) 
         sites,
         context.record.new(to_values, to_weights),
         v.scale if v.exact else context.total(v),
+        gaussian=True,
         layers=v.layers | weights.layers,
     )
 
@@ -205,6 +206,18 @@ def upsampled(context: Context, x: Population, output: Tensor) -> Population:
     values[4] = torch.where(repeated, values[0], values[4])
     node = context.record.new(scaled(x.node, 1.0))
     return Population(values, sites_of_measured(output, 1), node, x.scale, exact=x.exact, layers=x.layers)
+
+
+def padded(context: Context, x: Population, output: Tensor, zeros: bool) -> Population:
+    """More positions: those of the other side again, or zeros."""
+    axes = [axis for axis in range(1, output.dim()) if x.sites.varies(axis)[0]]
+    values, grown = x.values, output.numel() / x.sites.codes.numel()
+    sites = sites_of_measured(output, axes[0] if axes else 1)
+    if zeros:
+        one, two = (context.draws.uniform(values.shape[1]) * grown < 1.0 for _ in range(2))
+        values = values * torch.stack([one, two, one, two, one])
+    node = context.record.new(scaled(x.node, 1.0))
+    return Population(values, sites, node, x.scale, exact=x.exact, layers=x.layers)
 
 
 def _with_variance(values: Tensor, variance: float) -> Tensor:

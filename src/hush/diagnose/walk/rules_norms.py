@@ -60,7 +60,10 @@ def batch_norm(
         + moments[0, 2] * (b - 1) / (p * b)
         + moments[0, 3] * (p - 1) * (b - 1) / (p * b)
     )
-    centred = _without(context, x.values, common, torch.arange(5))
+    if x.gaussian:
+        centred = context.draws.gaussian(moments - common)
+    else:
+        centred = _without(context, x.values, common, torch.arange(5))
     power = max(1e-12, float(moments[0, 0]) - common)
     return _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
 
@@ -96,8 +99,9 @@ def _normalised(
     eps: float,
     lost: float,
 ) -> Population:
-    # By its own sample, so that the second moment is exactly what the norm makes it.
-    values = centred / (power + eps) ** 0.5
+    # Scaled by the sample too, so that the second moment is exactly what the norm makes it.
+    sample = _power(centred[0])
+    values = centred * ((power / sample if sample > 0.0 else 1.0) / (power + eps)) ** 0.5
     factor = (1.0 - lost) / (power + eps)
     if weight is not None:
         values = values * pick_units(weight)
@@ -105,4 +109,6 @@ def _normalised(
     if bias is not None:
         values = values + pick_units(bias)
     node = context.record.new(scaled(x.node, factor))
-    return Population(joined_places(values, x.positions), x.sites, node, exact=True, layers=x.layers)
+    return Population(
+        joined_places(values, x.positions), x.sites, node, exact=True, gaussian=x.gaussian, layers=x.layers
+    )

@@ -43,6 +43,7 @@ def moved(context: Context, x: Population, codes: Tensor) -> Population:
         context.record.new(edge),
         x.scale,
         x.exact and len(sites.units) == x.units,
+        x.gaussian,
         None if x.measured is None or x.measured.shape != codes.shape else x.measured,
         x.layers,
         x.mixing,
