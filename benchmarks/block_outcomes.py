@@ -1,0 +1,65 @@
+"""Short trainings of residual networks, safe to unsafe, and the rule that tells them apart at initialisation.
+
+    python -m benchmarks.block_outcomes            train what is not yet done (about 15 minutes on one core)
+    python -m benchmarks.block_outcomes --table    docs/results/block_outcomes.csv and .md from what is done
+    python -m benchmarks.block_outcomes --rule     choose the rule on one half, try it on the other
+    python -m benchmarks.block_outcomes --draw     write the list of networks again
+
+Finished runs are kept under --root, one line of JSON each: a run that is there is not repeated.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from benchmarks._block_networks import Setting
+from benchmarks._block_settings import draw_settings, read_settings, write_settings
+from benchmarks._block_training import measure, train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--root", type=Path, default=Path("runs/block_outcomes"))
+    parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    if asked.draw:
+        write_settings(draw_settings())
+        return
+    run_all(asked.root / f"{asked.optimizer}.jsonl", asked.optimizer)
+
+
+def run_all(path: Path, optimizer: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {key_of(Setting(**run["setting"])) for run in read_runs(path)}
+    listed = read_settings()
+    for number, (half, setting) in enumerate(listed, 1):
+        if key_of(setting) in done:
+            continue
+        run = {"setting": asdict(setting), "half": half, **train(setting, optimizer), "figures": measure(setting)}
+        with path.open("a") as file:
+            file.write(json.dumps(run) + "\n")
+        print(f"{number}/{len(listed)} {run['outcome']:16s} {run['accuracy']:.3f} {run['seconds']:5.1f} s  {setting}")
+
+
+def read_runs(path: Path) -> list[dict]:
+    """The finished runs; a line that was cut off when the command was stopped is left out, and its run repeated."""
+    runs = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            runs.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return runs
+
+
+def key_of(setting: Setting) -> str:
+    return json.dumps(asdict(setting))
+
+
+if __name__ == "__main__":
+    main()
