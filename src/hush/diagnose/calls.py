@@ -15,11 +15,23 @@ from torch.overrides import TorchFunctionMode
 from hush.diagnose.elementwise_modules import activation_modules
 from hush.nn import functional
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
+from hush.theory import Activation, entry_of
 
-__all__ = ["ACTIVATION_FUNCTIONS", "SUMS", "Calls", "first_tensor", "function_name"]
+__all__ = ["ACTIVATION_FUNCTIONS", "LAYER_FUNCTIONS", "SUMS", "Calls", "first_tensor", "function_name"]
 
 ACTIVATION_FUNCTIONS = ELEMENTWISE_ACTIVATIONS | {getattr(functional, name) for name in functional.__all__}
 SUMS = frozenset({torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.__radd__})
+# What applies a weight, and the axis on which its units are.
+LAYER_FUNCTIONS: dict[Any, int] = {
+    torch.nn.functional.linear: -1,
+    torch.addmm: -1,
+    torch.conv1d: 1,
+    torch.conv2d: 1,
+    torch.conv3d: 1,
+    torch.conv_transpose1d: 1,
+    torch.conv_transpose2d: 1,
+    torch.conv_transpose3d: 1,
+}
 
 
 class Calls(TorchFunctionMode):
@@ -37,6 +49,7 @@ class Calls(TorchFunctionMode):
         self.names = {module: name for name, module in model.named_modules()}
         self.activations_seen = 0
         self.sums_seen = 0
+        self.layers_seen = 0
         self.running: list[nn.Module] = []
         self._acting = 0
         self._handles: list[Any] = []
@@ -51,6 +64,12 @@ class Calls(TorchFunctionMode):
 
     def after_activation(self, x: Tensor) -> None:
         """What came out of the activation that was announced last."""
+
+    def before_module(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Any other module, and what it is given."""
+
+    def before_layer(self, number: int, unit_axis: int, x: Tensor) -> None:
+        """The n-th time a weight is applied, by a module or a function, and what is read."""
 
     def after_module(self, module: nn.Module, output: Any) -> None:
         """Any other module, and what it gave out."""
@@ -67,7 +86,7 @@ class Calls(TorchFunctionMode):
     def open(self) -> None:
         for module in self.model.modules():
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._after, with_kwargs=True, always_call=True))
+            self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
         super().__enter__()
 
     def close(self) -> None:
@@ -86,7 +105,7 @@ class Calls(TorchFunctionMode):
 
     def start(self) -> None:
         """A new pass begins; called by itself when the hooks were there before the pass."""
-        self.activations_seen, self.sums_seen, self._acting = 0, 0, 0
+        self.activations_seen, self.sums_seen, self.layers_seen, self._acting = 0, 0, 0, 0
         self.running = [self.model]
         self.begin()
 
@@ -104,6 +123,8 @@ class Calls(TorchFunctionMode):
             if self._acting == 1:
                 self.activations_seen += 1
                 self.before_activation(self.modules[module], module, first_tensor(args, kwargs))
+        elif not self._acting:
+            self.before_module(module, args, kwargs)
 
     def _after(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if module in self.modules:
@@ -130,6 +151,10 @@ class Calls(TorchFunctionMode):
                 self.sums_seen += 1
                 self.after_sum(self.sums_seen, self.within(), result)
             return result
+        if func in LAYER_FUNCTIONS:
+            x = first_tensor(args, kwargs) if func is not torch.addmm else args[1]
+            self.layers_seen += 1
+            self.before_layer(self.layers_seen, LAYER_FUNCTIONS[func], x)
         return self.call(func, args, kwargs)
 
     def _activation(self, func: Any, h: Tensor, args: Any, kwargs: Any) -> Any:
@@ -143,6 +168,8 @@ class Calls(TorchFunctionMode):
             return func(**{**kwargs, key: value})
 
         name = function_name(func)
+        apply.label = f"{name}()"  # type: ignore[attr-defined]
+        apply.phi = _phi(func, args, kwargs)  # type: ignore[attr-defined]
         self.before_activation(f"{within}.{name}()" if within else f"{name}()", apply, h)
         result = func(*args, **kwargs)
         self.after_activation(result)
@@ -155,6 +182,15 @@ def first_tensor(args: Any, kwargs: Any) -> Any:
 
 def function_name(func: Any) -> str:
     return str(getattr(func, "__name__", func)).strip("_")
+
+
+def _phi(func: Any, args: Any, kwargs: Any) -> Activation | None:
+    """φ of a function of hush, which tells where it saturates; None for others."""
+    if getattr(functional, function_name(func), None) is not func:
+        return None
+    entry = entry_of(function_name(func))
+    given = [*args[1:], *(kwargs[name] for name in entry.parameters if name in kwargs)]
+    return entry.construct(*(float(value) for value in given))
 
 
 def _is_value(value: Any) -> bool:

@@ -3,6 +3,7 @@
 Where there is no rule for a function, the prediction starts again from what was measured there, and that is noted.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,15 +12,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from hush.diagnose.calls import Calls, function_name
+from hush.diagnose.calls import LAYER_FUNCTIONS, Calls, function_name
 from hush.diagnose.walk.backward import Gradients, same
 from hush.diagnose.walk.context import Context, Unruled
 from hush.diagnose.walk.dispatch import LAYERS, apply_rule
 from hush.diagnose.walk.functions import MATRIX_PRODUCTS, named
 from hush.diagnose.walk.population import Population
 from hush.diagnose.walk.rules_elementwise import Elementwise, elementwise
+from hush.nn.flow import WEIGHT_LAYERS, layer_kind
 from hush.nn.quiet_run import tensors_in
+from hush.nn.recognise import phi_of
 from hush.nn.torch_functions import FACTORIES, TABLES
+from hush.theory import Activation
 
 __all__ = ["Restart", "Seen", "Walk", "walk_model"]
 
@@ -38,7 +42,10 @@ class Seen:
         before: the population of h; of a sum, its result. None where none is known.
         after: the population of φ(h).
         module: whether it is a module and no function.
-        passes_on: whether a weight layer, or another activation, reads what came of it.
+        passes_on: of an activation, whether a weight layer reads what came of it; of a sum, whether it adds a branch
+            to a stream, which have come through different layers.
+        apply: φ, on a tensor of float64.
+        phi: what the registry knows of it, if anything.
     """
 
     number: int
@@ -47,6 +54,8 @@ class Seen:
     after: Population | None = None
     module: bool = True
     passes_on: bool = False
+    apply: Callable[[Tensor], Tensor] | None = None
+    phi: Activation | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +69,36 @@ class Restart:
 
 @dataclass(frozen=True)
 class Walk:
-    """What is expected, in the order of the run."""
+    """What is expected, in the order of the run.
+
+    Attributes:
+        head: the number of the layer whose output the model gives out; 0 where something else comes last.
+        layers: the nodes of the weight layers, and their names.
+    """
 
     context: Context
     activations: tuple[Seen, ...]
     sums: tuple[Seen, ...]
     restarts: tuple[Restart, ...]
     gradients: Gradients
+    head: int
+    layers: dict[int, str]
+
+    def reads(self, node: int) -> str:
+        """The nearest weight layers behind a value: layer1, or: stem + 3 more."""
+        found: list[str] = []
+        waiting, visited = [node], {node}
+        while waiting:
+            here = waiting.pop(0)
+            if here in self.layers:
+                found.append(self.layers[here])
+                continue
+            for edge in self.context.record.edges[here]:
+                if edge.to not in visited:
+                    visited.add(edge.to)
+                    waiting.append(edge.to)
+        names = sorted(set(found))
+        return "" if not names else f"{names[0]} + {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 def walk_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int, whole: Any) -> Walk:
@@ -95,6 +127,9 @@ class _AlongTheRun(Calls):
         self._pending: tuple[Population | None, Any, str] | None = None
         self._roots: dict[int, int] = {}  # node of φ(h) → number of the activation
         self._read: set[int] = set()
+        self._operands: list[Population] = []
+        self._layer_nodes: dict[int, str] = {}
+        self._numbers: dict[int, int] = {}  # node of a layer's output → the layer's number
 
     def give(self, leaves: list[Any], whole: list[Any]) -> None:
         for leaf, full in zip(leaves, whole, strict=True):
@@ -117,7 +152,10 @@ class _AlongTheRun(Calls):
         gradients = self.context.record.gradients(outputs)
         reach = self._reach()
         seen = tuple(replace(a, passes_on=a.number in reach) for a in self._activations)
-        return Walk(self.context, seen, tuple(self._sums), tuple(self._restarts), gradients)
+        head = next((self._numbers[node] for node in outputs if node in self._numbers), 0)
+        return Walk(
+            self.context, seen, tuple(self._sums), tuple(self._restarts), gradients, head, dict(self._layer_nodes)
+        )
 
     def _reach(self) -> set[int]:
         """The activations from which something goes on to a weight layer."""
@@ -142,16 +180,23 @@ class _AlongTheRun(Calls):
         (before, apply, name), self._pending = self._pending, None
         after = None
         if before is not None:
-            module = isinstance(apply, nn.Module)
-            function = (lambda v: type(apply).forward(apply, v)) if module else apply
             try:
-                after = elementwise(self.context, Elementwise(_in(x.dtype, function), (before,), {}), x)
+                after = elementwise(self.context, Elementwise(self._function(apply, x.dtype), (before,), {}), x)
             except (Unruled, RuntimeError, ValueError) as error:
                 after = self._restarted(x, before, name, str(error))
             self._populations[x] = after
             self._roots[after.node] = self.activations_seen
-        seen = Seen(self.activations_seen, name, before, after, isinstance(apply, nn.Module))
+        module = isinstance(apply, nn.Module)
+        phi = phi_of(apply) if module else apply.phi
+        function = None if before is None else self._function(apply, x.dtype)
+        seen = Seen(self.activations_seen, name, before, after, module, apply=function, phi=phi)
         self._activations.append(seen)
+
+    @staticmethod
+    def _function(apply: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+        if isinstance(apply, nn.Module):
+            return _in(dtype, lambda v: type(apply).forward(apply, v))
+        return _in(dtype, apply)
 
     # Everything else.
 
@@ -159,6 +204,7 @@ class _AlongTheRun(Calls):
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         populations = [p for leaf in given if (p := self._populations.get(leaf)) is not None]
         identifiers = any(leaf in self._identifiers for leaf in given)
+        self._operands = populations
         placed = tree_map(self._placed, (args, kwargs)) if populations else None
         result = func(*args, **kwargs)
         if func in FACTORIES or func in _QUESTIONS:
@@ -202,6 +248,8 @@ class _AlongTheRun(Calls):
             if is_layer:
                 self._layers += 1
                 population = replace(population, layers=population.layers | (1 << self._layers))
+                self._layer_nodes[population.node] = self._layer_name()
+                self._numbers[population.node] = self.layers_seen if func in LAYER_FUNCTIONS else 0
             if population.sites.codes.shape != leaf.shape:
                 self._restart_all(func, [leaf], given, "its result has a shape that the rule does not give")
                 continue
@@ -209,7 +257,15 @@ class _AlongTheRun(Calls):
 
     def after_sum(self, number: int, name: str, total: Tensor) -> None:
         population = self._populations.get(total)
-        self._sums.append(Seen(number, name, population, module=False))
+        # A branch has come through layers that the stream has not; two halves of a rotation have not.
+        residual = len(self._operands) == 2 and self._operands[0].layers != self._operands[1].layers
+        self._sums.append(Seen(number, name, population, module=False, passes_on=residual))
+
+    def _layer_name(self) -> str:
+        """layer1 Conv2d; a weight applied by a function goes by the module in which it was."""
+        module = self.running[-1]
+        name = self.names.get(module, "")
+        return f"{name} {layer_kind(module)}" if isinstance(module, WEIGHT_LAYERS) else name or "a function"
 
     def after_module(self, module: nn.Module, output: Any) -> None:
         """A norm written by hand fixes |v|²/N; that shows in its output, whose rows all have the same norm."""
