@@ -9,7 +9,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from hush.diagnose.walk.population import DRAWS, joined_places, second_moments, triangular_root
+from hush.diagnose.walk.population import (
+    DRAWS,
+    joined_places,
+    moments_of_places,
+    second_moments,
+    triangular_root,
+)
 from hush.diagnose.walk.sites import Sites
 
 __all__ = ["measured_moments", "pick", "pick_measured", "pick_units"]
@@ -55,14 +61,7 @@ def measured_moments(value: Tensor, unit_axis: int) -> Tensor:
     other = (by_position - total) / (b * (b - 1) * p) if b > 1 else own
     both = (everything - by_input - by_position + total) / (b * (b - 1) * p * (p - 1)) if b > 1 and p > 1 else other
     beside = (x[:, 1:] * x[:, :-1]).mean() if p > 1 else own
-    rows = [
-        [own, far, other, both, beside],
-        [far, own, both, other, far],
-        [other, both, own, far, both],
-        [both, other, far, own, both],
-        [beside, far, both, both, own],
-    ]
-    return torch.stack([torch.stack(row) for row in rows])
+    return moments_of_places(own, far, other, both, beside)
 
 
 def pick_units(vector: Tensor) -> Tensor:

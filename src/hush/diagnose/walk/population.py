@@ -19,7 +19,18 @@ from torch import Tensor
 from hush.diagnose.walk.noise import Deviation
 from hush.diagnose.walk.sites import Sites
 
-__all__ = ["DRAWS", "PLACES", "Draws", "Population", "joined_places", "second_moments", "triangular_root"]
+__all__ = [
+    "DRAWS",
+    "PLACES",
+    "Draws",
+    "Population",
+    "equal_places",
+    "exchangeable_moments",
+    "joined_places",
+    "moments_of_places",
+    "second_moments",
+    "triangular_root",
+]
 
 PLACES = 5
 DRAWS = 8192
@@ -84,6 +95,39 @@ class Population:
 def second_moments(values: Tensor) -> Tensor:
     """E[v v′] between the five places."""
     return values @ values.T / values.shape[1]
+
+
+def exchangeable_moments(values: Tensor) -> Tensor:
+    """The same where positions and inputs are as good as each other, which a sample shows only nearly.
+
+    Two places have at least in common what two with other inputs and other positions have; without that, the noise of
+    the sample would grow behind a norm that takes away the greater part, which all have in common.
+    """
+    k = second_moments(values)
+    own, both = k[0, 0], 0.5 * (k[0, 3] + k[1, 2])
+    far = torch.minimum(torch.maximum(0.5 * (k[0, 1] + k[2, 3]), both), own)
+    other = torch.minimum(torch.maximum(0.5 * (k[0, 2] + k[1, 3]), both), own)
+    beside = torch.minimum(torch.maximum(k[0, 4], far), own)
+    return moments_of_places(own, far, other, both, beside)
+
+
+def moments_of_places(own: Tensor, far: Tensor, other: Tensor, both: Tensor, beside: Tensor) -> Tensor:
+    """E[v v′] between the places from its five values: at one place, at another position, at another input, at both,
+    and at the position next to it."""
+    rows = [
+        [own, far, other, both, beside],
+        [far, own, both, other, far],
+        [other, both, own, far, both],
+        [both, other, far, own, both],
+        [beside, far, both, both, own],
+    ]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+def equal_places(values: Tensor) -> Tensor:
+    """With the same mean and variance at all places, after a rule that drew each for itself."""
+    mean, spread = values.mean(1, keepdim=True), values.std(1, keepdim=True).clamp(min=1e-300)
+    return (values - mean) * (spread[0] / spread) + mean[0]
 
 
 def joined_places(values: Tensor, positions: int) -> Tensor:

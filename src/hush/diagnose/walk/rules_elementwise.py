@@ -47,7 +47,7 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
             if isinstance(a, Population):
                 return values[id(a)]
             if isinstance(a, Tensor):
-                return fixed.get(id(a), a.detach().reshape(()))
+                return fixed[id(a)] if id(a) in fixed else a.detach().reshape(())
             return a
 
         named = {name: entry(a) for name, a in call.named.items() if name != "inplace"}

@@ -16,7 +16,7 @@ from hush.diagnose.walk.backward import scaled
 from hush.diagnose.walk.context import Context, Unruled
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick_units
-from hush.diagnose.walk.population import Population, joined_places, second_moments
+from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, moments_of_places
 from hush.diagnose.walk.sites import Sites, sites_of_layer, sites_of_measured
 
 __all__ = ["convolution", "linear", "transposed_convolution"]
@@ -38,8 +38,10 @@ def convolution(
     dilation: tuple[int, ...],
 ) -> Population:
     """`weight` is (out, in/groups, *kernel); channels are on axis 1."""
-    # (kernel,) how much of the weight lies at each tap, and at which share of the positions the tap is inside.
+    # (kernel,) how much of the weight lies at each tap, and that times the share of the positions at which the tap is
+    # inside, or is inside at both of two positions.
     energy = weight.detach().to(torch.float64).square().sum(1).mean(0)
+    at_two = energy
     size = x.sites.codes.shape[2:]
     for axis in range(weight.dim() - 2):
         taps = torch.arange(weight.shape[2 + axis]) * dilation[axis] - padding[axis]
@@ -48,8 +50,11 @@ def convolution(
         view = [1] * energy.dim()
         view[axis] = -1
         energy = energy * inside.view(view)
+        at_two = at_two * inside.view(view).square()
     sites = sites_of_measured(output, 1)
-    return _gaussian(context, x, 1, float(energy.sum()), bias, sites, steps=max(stride, default=1))
+    variance, between = float(energy.sum()), float(at_two.sum())
+    shared = between / variance if variance > 0.0 else 1.0
+    return _gaussian(context, x, 1, variance, bias, sites, steps=max(stride, default=1), shared=shared)
 
 
 def transposed_convolution(
@@ -70,6 +75,7 @@ def _gaussian(
     bias: Tensor | None,
     sites: Sites,
     steps: int = 1,
+    shared: float = 1.0,
 ) -> Population:
     if not math.isfinite(variance):
         raise Unruled("its weights are not finite")
@@ -77,9 +83,11 @@ def _gaussian(
     unit, position = read.sites.varies(axis)
     # A flattened feature map: the layer sums over its positions too.
     values = read.values[[0, 0, 2, 2, 0]] if unit and position else read.values
-    moments = second_moments(values)
+    moments = exchangeable_moments(values)
     if steps > 1:
         moments = _strided(moments, steps)
+    if shared < 1.0:
+        moments = moments * _at_borders(shared)
     positions = len(sites.positions)
     offset = None if bias is None else pick_units(bias)
     drawn = joined_places(context.draws.gaussian(variance * moments, offset), positions)
@@ -113,3 +121,9 @@ def _strided(moments: Tensor, steps: int) -> Tensor:
     moments[0, 4] = moments[4, 0] = far + (own - far) * max(0.0, min(1.0, share)) ** steps
     return moments
 
+
+
+def _at_borders(shared: float) -> Tensor:
+    """Two positions have fewer taps in common than one has with itself, where a border cuts some off."""
+    one, other, between = (torch.tensor(v, dtype=torch.float64) for v in (1.0, shared, 0.5 * (1.0 + shared)))
+    return moments_of_places(one, other, one, other, between)

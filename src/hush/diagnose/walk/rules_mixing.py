@@ -17,7 +17,14 @@ from torch import Tensor
 from hush.diagnose.walk.backward import Edge, scaled
 from hush.diagnose.walk.context import Context, Unruled
 from hush.diagnose.walk.noise import blend
-from hush.diagnose.walk.population import Population, joined_places, second_moments
+from hush.diagnose.walk.population import (
+    Population,
+    equal_places,
+    exchangeable_moments,
+    joined_places,
+    moments_of_places,
+    second_moments,
+)
 from hush.diagnose.walk.sites import Sites, sites_of_measured
 
 __all__ = ["attention", "averaged", "logits", "max_pool", "mixed", "padded", "pooled", "softmax", "upsampled"]
@@ -27,7 +34,7 @@ _SAMPLES = 64
 
 def logits(context: Context, query: Population, key: Population, size: int, output: Tensor) -> Population:
     """q·k over a head of `size` units, less what all keys have in common, which a softmax does not see."""
-    q, k = second_moments(query.values), second_moments(key.values)
+    q, k = exchangeable_moments(query.values), exchangeable_moments(key.values)
     own, spread = float(q[0, 0]), max(0.0, float(k[0, 0] - k[0, 1]))
     across = max(0.0, min(1.0, float(q[0, 1]) / own)) if own > 0.0 else 0.0
     between = max(0.0, min(1.0, float(q[0, 2] / own * (k[0, 2] - k[0, 3]) / spread))) if own and spread else 0.0
@@ -66,20 +73,12 @@ def mixed(context: Context, weights: Population, v: Population, output: Tensor) 
     if weights.mixing is None:
         raise Unruled("a product of two values that is no attention")
     own, across, between = weights.mixing
-    k = second_moments(v.values)
+    k = exchangeable_moments(v.values)
     same = k[0, 1] + (k[0, 0] - k[0, 1]) * own
     other = k[0, 1] + (k[0, 0] - k[0, 1]) * across
     inputs = k[0, 3] + (k[0, 2] - k[0, 3]) * between
     both = k[0, 3] + (k[0, 2] - k[0, 3]) * min(between, across)
-    moments = torch.stack(
-        [
-            torch.stack([same, other, inputs, both, other]),
-            torch.stack([other, same, both, inputs, other]),
-            torch.stack([inputs, both, same, other, both]),
-            torch.stack([both, inputs, other, same, both]),
-            torch.stack([other, other, both, both, same]),
-        ]
-    )
+    moments = moments_of_places(same, other, inputs, both, other)
     values = context.draws.gaussian(moments)
     codes = v.sites.codes
     sites = v.sites if codes.shape == output.shape else sites_of_measured(output, -1)
@@ -194,7 +193,7 @@ def max_pool(context: Context, x: Population, window: int, output: Tensor) -> Po
     sites = sites_of_measured(output, 1)
     node = context.record.new(scaled(x.node, 1.0))
     return Population(
-        joined_places(best, len(sites.positions)), sites, node, blend((1.0, x.scale)), layers=x.layers
+        joined_places(equal_places(best), len(sites.positions)), sites, node, blend((1.0, x.scale)), layers=x.layers
     )
 
 

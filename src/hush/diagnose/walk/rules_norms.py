@@ -5,13 +5,15 @@ is known, whatever came before.
     D_in = D_out · E[γ²]/variance · (1 − what is projected out)
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import scaled
 from hush.diagnose.walk.context import Context
 from hush.diagnose.walk.picking import pick_units
-from hush.diagnose.walk.population import Population, joined_places, second_moments
+from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, second_moments
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -52,7 +54,7 @@ def batch_norm(
 ) -> Population:
     """With the statistics of the batch, as in training."""
     x = context.with_units_along(x, 1)
-    moments = second_moments(x.values)
+    moments = exchangeable_moments(x.values)
     p, b = x.positions, context.batch
     common = float(
         moments[0, 0] / (p * b)
@@ -65,7 +67,9 @@ def batch_norm(
     else:
         centred = _without(context, x.values, common, torch.arange(5))
     power = max(1e-12, float(moments[0, 0]) - common)
-    return _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
+    found = _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
+    # The batch as a whole has this variance; one input differs from it.
+    return replace(found, exact=False)
 
 
 def _power(values: Tensor) -> float:

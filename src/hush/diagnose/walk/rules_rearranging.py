@@ -52,6 +52,8 @@ def moved(context: Context, x: Population, codes: Tensor) -> Population:
 
 def concatenated(context: Context, parts: Sequence[Population | Tensor], axis: int) -> Population:
     """Side by side along units (a dense block) or along positions (a class token in front of patches)."""
+    # What is empty joins nothing: a cache of keys before its first use.
+    parts = [part for part in parts if isinstance(part, Population) or part.numel() > 0]
     known = [part for part in parts if isinstance(part, Population)]
     lead = max(known, key=lambda part: part.sites.codes.numel())
     axis %= lead.sites.codes.dim()
