@@ -17,7 +17,10 @@ __all__ = ["judge_model"]
 def judge_model(
     measured: Measured, layers: tuple[Layer, ...], gains: NDArray[np.float64], design: Design | None
 ) -> BlockVerdict | None:
-    """None for a single input, whose correlation with others is not known, or outputs that cannot be told apart."""
+    """None for a single input, whose correlation with others is not known, outputs that cannot be told apart, or no
+    gradient anywhere, as behind a head whose weights are all zero."""
+    if not np.isfinite(gains).any() and not (gains == np.inf).any():
+        return None
     head = measured.head if measured.head is not None and measured.head.correlation is not None else measured.output
     if head.correlation is None or not measured.output.q:
         return None

@@ -65,7 +65,10 @@ def _stream(stream: tuple[StreamPoint, ...]) -> list[str]:
 
 def _outlook(verdict: BlockVerdict | None) -> str:
     if verdict is None:
-        return "Whether it trains, hush cannot say: it takes at least two inputs, and an output for each."
+        return (
+            "Whether it trains, hush cannot say: it takes at least two inputs, an output for each, and a gradient at the "
+            "activations, which a head of zeros gives none."
+        )
     named = [
         word
         for word, holds in (

@@ -151,6 +151,9 @@ class Diagnosis:
         """
         if self.block_verdict is not None:
             return self.block_verdict.trains
+        if self.layers[0].dead_predicted is None:
+            # The rule for chains is for what the theory of chains has spoken of.
+            return None
         return None if self.no_prediction else max(self.explode, self.vanish) <= TRAINABLE_ODDS
 
     def to_dict(self) -> dict[str, Any]:

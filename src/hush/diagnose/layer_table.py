@@ -46,8 +46,8 @@ def _columns(marked: "Layer | None") -> tuple[_Column, ...]:
         _Column("name", lambda layer: layer.name, right=False),
         _Column("reads", lambda layer: layer.reads, right=False),
         _Column("units", _units),
-        _Column("q", lambda layer: _number(layer.q)),
-        _Column("band", lambda layer: _range(layer.q_band), right=False),
+        _Column("q", lambda layer: _number(layer.q, small=layer.dead_predicted is None)),
+        _Column("band", lambda layer: _range(layer.q_band, small=layer.dead_predicted is None), right=False),
         _Column("inside", lambda layer: "" if layer.inside is None else f"{layer.inside:.0%}"),
         _Column("sparsity", lambda layer: f"{layer.sparsity:.3f}"),
         _Column("band", lambda layer: _range(layer.sparsity_band), right=False),
@@ -67,8 +67,8 @@ def _columns(marked: "Layer | None") -> tuple[_Column, ...]:
 _STREAM = (
     _Column("sum", lambda point: str(point.index)),
     _Column("in", lambda point: point.name, right=False),
-    _Column("p", lambda point: _number(point.p)),
-    _Column("band", lambda point: _range(point.p_band), right=False),
+    _Column("p", lambda point: _number(point.p, small=True)),
+    _Column("band", lambda point: _range(point.p_band, small=True), right=False),
     _Column("corr.", lambda point: _share(point.correlation)),
     _Column("exp.", lambda point: _share(point.correlation_predicted)),
     _Column("tokens", lambda point: _share(point.token_correlation)),
@@ -86,9 +86,12 @@ def _units(layer: "Layer") -> str:
     return str(layer.units) if layer.positions == 1 else f"{layer.units}×{layer.positions}"
 
 
-def _number(value: float) -> str:
+def _number(value: float, small: bool = False) -> str:
+    """Two decimals; three figures where the model's own weights may have made it small."""
+    if small and 0.0 < abs(value) < 0.1:
+        return f"{value:.3g}"
     return f"{value:.2f}" if not math.isfinite(value) or abs(value) < 1e3 else f"{value:.1e}"
 
 
-def _range(band: "Range | None") -> str:
-    return "" if band is None else f"{_number(band[0])}–{_number(band[1])}"
+def _range(band: "Range | None", small: bool = False) -> str:
+    return "" if band is None else f"{_number(band[0], small)}–{_number(band[1], small)}"

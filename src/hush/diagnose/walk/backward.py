@@ -4,6 +4,9 @@
 
 Weights are drawn independently of the gradient that arrives, so gradients of several readers add as squares. X is kept
 because a mixing of positions (attention, a mean) hands on the sum of gradients, and not their squares.
+
+Through elementwise functions the squared gradient is followed draw by draw: a unit that a rectifier has silenced is
+silent for the one before it too. A weight layer gives all units the same share again.
 """
 
 import math
@@ -21,11 +24,19 @@ Matrix = tuple[tuple[float, float], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Edge:
-    """From a value to one it was made of: (D, X) there = matrix · (D, X) here, with a relative variance."""
+    """From a value to one it was made of: (D, X) there = matrix · (D, X) here, with a relative variance.
+
+    Attributes:
+        slopes: of an elementwise function, its derivative at two positions for every draw; the matrix is then applied
+            to what these leave of D and X.
+        keeps: whether the draws there are the same units as here.
+    """
 
     to: int
     matrix: Matrix
     noise: float = 0.0
+    slopes: NDArray[np.float32] | None = None
+    keeps: bool = False
 
 
 def scaled(to: int, factor: float, across: float | None = None, noise: float = 0.0) -> Edge:
@@ -34,7 +45,8 @@ def scaled(to: int, factor: float, across: float | None = None, noise: float = 0
 
 
 def same(to: int) -> Edge:
-    return scaled(to, 1.0)
+    """The same units, which hand on the same gradient."""
+    return Edge(to, ((1.0, 0.0), (0.0, 1.0)), keeps=True)
 
 
 @dataclass(frozen=True)
@@ -68,20 +80,35 @@ class Record:
         squares = np.zeros(len(self.edges))
         across = np.zeros(len(self.edges))
         deviations: list[Deviation] = [np.zeros(0)] * len(self.edges)
+        # How the squared gradient is spread over the draws of a value, of mean 1; None for evenly.
+        shares: dict[int, NDArray[np.float64]] = {}
         sources = Sources()
         for node, square in outputs.items():
             squares[node] += square
         for node in range(len(self.edges) - 1, -1, -1):
+            share = shares.pop(node, None)
             if not squares[node] > 0.0:
                 continue
             for edge in self.edges[node]:
+                here, cross, handed = squares[node], across[node], share if edge.keeps else None
+                if edge.slopes is not None:
+                    one, two = edge.slopes[0].astype(np.float64), edge.slopes[1].astype(np.float64)
+                    handed = one**2 if share is None else share * one**2
+                    kept = float(handed.mean())
+                    cross *= float((one * two if share is None else share * one * two).mean())
+                    here *= kept
+                    handed = handed / kept if kept > 0.0 else None
                 (dd, dx), (xd, xx) = edge.matrix
-                more = max(0.0, dd * squares[node] + dx * across[node])
+                more = max(0.0, dd * here + dx * cross)
                 total = squares[edge.to] + more
                 if total > 0.0:
                     fresh = sources.new(edge.noise)
                     parts = (squares[edge.to] / total, deviations[edge.to]), (more / total, deviations[node])
                     deviations[edge.to] = blend(*parts, (more / total, fresh))
+                    if handed is not None or edge.to in shares:
+                        before = shares.get(edge.to, 1.0)
+                        mine = 1.0 if handed is None else handed
+                        shares[edge.to] = np.asarray((squares[edge.to] * before + more * mine) / total)
                 squares[edge.to] = total
-                across[edge.to] += xd * squares[node] + xx * across[node]
+                across[edge.to] += xd * here + xx * cross
         return Gradients(squares, deviations)

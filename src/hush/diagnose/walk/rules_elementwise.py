@@ -115,9 +115,10 @@ def _elasticities(
 
 def _edge(population: Population, slope: Tensor, positions: int, sites: Sites) -> Edge:
     squares = slope[0].square()
-    mean, across = float(squares.mean()), float((slope[0] * slope[1]).mean())
+    mean = float(squares.mean())
     noise = float(squares.var() / squares.mean().square()) / max(1, len(sites.units)) if mean > 0.0 else 0.0
+    slopes = slope[:2].to(torch.float32).numpy()
     if population.positions == 1 and positions > 1:
         # One value for all positions: its gradient is the sum of theirs.
-        return Edge(population.node, ((mean, across), (0.0, 0.0)), noise)
-    return Edge(population.node, ((mean, 0.0), (0.0, across)), noise)
+        return Edge(population.node, ((1.0, 1.0), (0.0, 0.0)), noise, slopes)
+    return Edge(population.node, ((1.0, 0.0), (0.0, 1.0)), noise, slopes)

@@ -241,9 +241,12 @@ def _overlaps(context: Context, moments: Tensor, sizes: list[int]) -> tuple[floa
     root = torch.linalg.eigh(moments)
     factor = root.eigenvectors * root.eigenvalues.clamp(min=0.0).sqrt()
     sums = torch.zeros(3, dtype=torch.float64)
-    for size in sizes:
+    for rank, size in enumerate(sizes):
         drawn = torch.einsum("pq,qsn->psn", factor, context.draws.normal(5, _SAMPLES, size))
         weights = drawn.softmax(-1)
-        sums += torch.stack([(weights[0] * weights[n]).sum(-1).mean() for n in (0, 1, 2)])
+        found = torch.stack([(weights[0] * weights[n]).sum(-1).mean() for n in (0, 1, 2)])
+        # Of two positions that see different numbers of others, the one that sees more decides how much they share.
+        larger = (2.0 * rank + 1.0) / len(sizes)
+        sums += found * torch.tensor([1.0, larger, 1.0], dtype=torch.float64)
     own, across, between = (sums / len(sizes)).tolist()
     return own, across, between

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hush.diagnose.walk.backward import scaled
 from hush.diagnose.walk.context import Context
+from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick_units
 from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, second_moments
 
@@ -68,8 +69,13 @@ def batch_norm(
         centred = _without(context, x.values, common, torch.arange(5))
     power = max(1e-12, float(moments[0, 0]) - common)
     found = _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
-    # The batch as a whole has this variance; one input differs from it.
-    return replace(found, exact=False)
+    # The batch as a whole has this variance. One input differs from it, as it did before: all that is taken out is what
+    # the inputs have in common.
+    squares = x.values[[0, 2]].square()
+    squares = squares - squares.mean(1, keepdim=True)
+    alike = float((squares[0] * squares[1]).mean() / squares[0].square().mean().clamp(min=1e-300))
+    kept = (max(0.0, 1.0 - alike) ** 0.5) * min(4.0, float(moments[0, 0]) / power)
+    return replace(found, exact=False, scale=blend((kept, context.total(x))))
 
 
 def _power(values: Tensor) -> float:

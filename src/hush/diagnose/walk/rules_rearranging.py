@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from hush.diagnose.walk.backward import scaled
+from hush.diagnose.walk.backward import Edge, scaled
 from hush.diagnose.walk.context import Context, Unruled
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick
@@ -36,7 +36,8 @@ def moved(context: Context, x: Population, codes: Tensor) -> Population:
     if len(sites.units) < x.units and first != int(x.sites.units[0]):
         values = values[:, context.draws.order(first)]
     positions = len(sites.positions)
-    edge = scaled(x.node, 1.0, 1.0 if positions == x.positions else 0.0 if positions == 1 else 1.0)
+    matrix = ((1.0, 0.0), (0.0, 0.0 if positions == 1 and x.positions > 1 else 1.0))
+    edge = Edge(x.node, matrix, keeps=values is x.values)
     return Population(
         joined_places(values, positions),
         sites,

@@ -6,6 +6,7 @@ feature map).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,12 +26,12 @@ class Sites:
     codes: Tensor
     base: int
 
-    @property
+    @cached_property
     def units(self) -> Tensor:
         """The units that are there, in ascending order."""
         return torch.unique(self.codes % self.base)
 
-    @property
+    @cached_property
     def positions(self) -> Tensor:
         return torch.unique(self.codes.div(self.base, rounding_mode="floor"))
 
