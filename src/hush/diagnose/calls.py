@@ -87,10 +87,12 @@ class Calls(TorchFunctionMode):
         for module in self.model.modules():
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
-        super().__enter__()
+        enter: Any = super().__enter__  # which torch has not typed
+        enter()
 
     def close(self) -> None:
-        super().__exit__(None, None, None)
+        leave: Any = super().__exit__
+        leave(None, None, None)
         for handle in self._handles:
             handle.remove()
         self._handles, self.running, self._acting = [], [], 0

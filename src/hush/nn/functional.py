@@ -14,7 +14,6 @@ Like torch's own functions they can be overridden by `__torch_function__`, so th
 """
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ _positive = torch.ops.aten.threshold_backward.default  # grad where y > λ, else
 def shifted_relu(x: Tensor, threshold: float) -> Tensor:
     """ReLU_τ(x) = max(x − τ, 0)."""
     if has_torch_function_unary(x):
-        return cast(Tensor, handle_torch_function(shifted_relu, (x,), x, threshold))
+        return handle_torch_function(shifted_relu, (x,), x, threshold)
     # relu keeps its result already, and its derivative at 0 is 0. Adding 0.0 − τ turns −0.0 into +0.0 when τ = 0.
     return torch.relu(torch.add(_float(x), 0.0 - _in_dtype(threshold, x.dtype)))
 
@@ -39,14 +38,14 @@ def shifted_relu(x: Tensor, threshold: float) -> Tensor:
 def soft_threshold(x: Tensor, threshold: float) -> Tensor:
     """ST_τ(x) = sign(x) max(|x| − τ, 0)."""
     if has_torch_function_unary(x):
-        return cast(Tensor, handle_torch_function(soft_threshold, (x,), x, threshold))
+        return handle_torch_function(soft_threshold, (x,), x, threshold)
     return _apply(_SoftThreshold, x, threshold, math.inf)
 
 
 def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CReLU_{τ,m}(x) = min(max(x − τ, 0), m)."""
     if has_torch_function_unary(x):
-        return cast(Tensor, handle_torch_function(crelu, (x,), x, threshold, clip))
+        return handle_torch_function(crelu, (x,), x, threshold, clip)
     if clip == math.inf:
         return shifted_relu(x, threshold)
     return _apply(_CReLU, x, threshold, clip)
@@ -55,14 +54,14 @@ def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
 def cst(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CST_{τ,m}(x) = sign(x) min(max(|x| − τ, 0), m)."""
     if has_torch_function_unary(x):
-        return cast(Tensor, handle_torch_function(cst, (x,), x, threshold, clip))
+        return handle_torch_function(cst, (x,), x, threshold, clip)
     return _apply(_SoftThreshold, x, threshold, clip)
 
 
 def fatrelu(x: Tensor, threshold: float) -> Tensor:
     """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
     if has_torch_function_unary(x):
-        return cast(Tensor, handle_torch_function(fatrelu, (x,), x, threshold))
+        return handle_torch_function(fatrelu, (x,), x, threshold)
     return _apply(_FATReLU, x, threshold, math.inf)
 
 

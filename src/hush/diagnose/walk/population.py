@@ -166,7 +166,8 @@ class Draws:
         directions = basis.Vh[basis.S > 1e-6]
         normal = normal - (normal @ directions.T) @ directions
         white = torch.linalg.solve_triangular(torch.linalg.cholesky(second_moments(normal)), normal, upper=False)
-        return triangular_root(covariance) @ white
+        values: Tensor = triangular_root(covariance) @ white
+        return values
 
     def order(self, seed: int) -> Tensor:
         """A permutation of the draws, the same for the same seed."""

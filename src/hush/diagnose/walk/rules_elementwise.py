@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import Edge
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick
 from hush.diagnose.walk.population import Population
@@ -39,8 +39,11 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
     given = [a for a in call.arguments if isinstance(a, Population)]
     sites = _sites(given, output)
     aligned = {id(p): _aligned(context, p, sites) for p in given}
-    fixed = {id(a): pick(a.detach().double() if a.is_floating_point() else a.detach(), sites)
-             for a in (*call.arguments, *call.named.values()) if isinstance(a, Tensor) and a.numel() > 1}
+    fixed = {
+        id(a): pick(a.detach().double() if a.is_floating_point() else a.detach(), sites)
+        for a in (*call.arguments, *call.named.values())
+        if isinstance(a, Tensor) and a.numel() > 1
+    }
 
     def apply(values: dict[int, Tensor]) -> Tensor:
         def entry(a: object) -> object:
@@ -58,11 +61,11 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
         # Times one, because a function that works in place refuses a leaf.
         result = apply({key: leaf * 1.0 for key, leaf in leaves.items()})
         if result.shape != next(iter(leaves.values())).shape:
-            raise Unruled("it does not work entry by entry")
+            raise UnruledError("it does not work entry by entry")
         slopes = torch.autograd.grad(result.sum(), list(leaves.values()), allow_unused=True)
     values = result.detach()
     if not bool(torch.isfinite(values).all()) and not bool(torch.isinf(values).any()):
-        raise Unruled("the values expected there are not finite")
+        raise UnruledError("the values expected there are not finite")
     with torch.no_grad():
         moved = _elasticities(apply, aligned, values)
     edges, parts = [], []
@@ -87,7 +90,7 @@ def _sites(given: Sequence[Population], output: Tensor) -> Sites:
         codes = population.sites.codes
         if codes.dim() == output.dim() and codes.shape[1:] == output.shape[1:]:
             return Sites(codes.expand(output.shape), population.sites.base)
-    raise Unruled("its arguments are spread over axes that none of them has")
+    raise UnruledError("its arguments are spread over axes that none of them has")
 
 
 def _aligned(context: Context, population: Population, sites: Sites) -> Population:

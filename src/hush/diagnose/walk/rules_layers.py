@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import scaled
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick_units
 from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, moments_of_places
@@ -78,7 +78,7 @@ def _gaussian(
     shared: float = 1.0,
 ) -> Population:
     if not math.isfinite(variance):
-        raise Unruled("its weights are not finite")
+        raise UnruledError("its weights are not finite")
     read = context.with_units_along(x, axis)
     unit, position = read.sites.varies(axis)
     # A flattened feature map: the layer sums over its positions too.
@@ -120,7 +120,6 @@ def _strided(moments: Tensor, steps: int) -> Tensor:
     share = (near - far) / (own - far) if own > far else 0.0
     moments[0, 4] = moments[4, 0] = far + (own - far) * max(0.0, min(1.0, share)) ** steps
     return moments
-
 
 
 def _at_borders(shared: float) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import Edge, scaled
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.population import (
     Population,
@@ -68,10 +68,12 @@ def softmax(context: Context, x: Population, output: Tensor, causal: bool = Fals
     return Population(values, x.sites, node, exact=True, layers=x.layers, mixing=mixing)
 
 
-def mixed(context: Context, weights: Population, v: Population, output: Tensor) -> Population:
-    """A v, of a softmax A."""
+def mixed(
+    context: Context, weights: Population, v: Population, output: Tensor, like: Sites | None = None
+) -> Population:
+    """A v, of a softmax A; `like` are the sites of the queries, which differ where heads share their values."""
     if weights.mixing is None:
-        raise Unruled("a product of two values that is no attention")
+        raise UnruledError("a product of two values that is no attention")
     own, across, between = weights.mixing
     k = exchangeable_moments(v.values)
     same = k[0, 1] + (k[0, 0] - k[0, 1]) * own
@@ -80,8 +82,10 @@ def mixed(context: Context, weights: Population, v: Population, output: Tensor) 
     both = k[0, 3] + (k[0, 2] - k[0, 3]) * min(between, across)
     moments = moments_of_places(same, other, inputs, both, other)
     values = context.draws.gaussian(moments)
-    codes = v.sites.codes
-    sites = v.sites if codes.shape == output.shape else sites_of_measured(output, -1)
+    known = [sites for sites in (v.sites, like) if sites is not None and sites.codes.shape == output.shape]
+    if not known:
+        raise UnruledError("its values have other positions than its queries")
+    sites = known[0]
     to_values = Edge(v.node, ((own, across), (1.0 - own, 1.0 - across)))
     # δ_logit = A (δ·v − its mean): only what differs between positions counts.
     to_weights = scaled(weights.node, max(0.0, float(k[0, 0] - k[0, 1])))
@@ -116,7 +120,7 @@ def attention(
     if visible < 1.0 and not causal:
         overlaps = _overlaps(context, second_moments(factor * found.values), _sizes(count, False, visible))
         weights = replace(weights, mixing=overlaps)
-    return mixed(context, weights, value, output)
+    return mixed(context, weights, value, output, query.sites)
 
 
 def averaged(context: Context, x: Population, axes: Sequence[int], output: Tensor, total: bool) -> Population:
@@ -124,7 +128,7 @@ def averaged(context: Context, x: Population, axes: Sequence[int], output: Tenso
     dims = x.sites.codes.dim()
     axes = [axis % dims for axis in axes]
     if 0 in axes:
-        raise Unruled("it takes a mean over the batch")
+        raise UnruledError("it takes a mean over the batch")
     kinds = [x.sites.varies(axis) for axis in axes]
     units, positions = any(unit for unit, _ in kinds), any(position for _, position in kinds)
     count = math.prod(x.sites.codes.shape[axis] for axis in axes)
@@ -172,9 +176,7 @@ def pooled(context: Context, x: Population, window: int, output: Tensor) -> Popu
     values = _with_variance(values, after)
     node = context.record.new(scaled(x.node, 1.0 / window))
     sites = sites_of_measured(output, 1)
-    return Population(
-        joined_places(values, len(sites.positions)), sites, node, x.scale, exact=x.exact, layers=x.layers
-    )
+    return Population(joined_places(values, len(sites.positions)), sites, node, x.scale, exact=x.exact, layers=x.layers)
 
 
 def max_pool(context: Context, x: Population, window: int, output: Tensor) -> Population:
@@ -230,8 +232,10 @@ def _sizes(count: int, causal: bool, share: float) -> list[int]:
     if not causal and share < 1.0 and abs(share - 0.5 * (1.0 + 1.0 / count)) < 0.02 + 1.0 / count:
         causal = True
     if causal:
-        return sorted({max(1, round((n + 0.5) * count / 16)) for n in range(16)}) if count > 16 else list(
-            range(1, count + 1)
+        return (
+            sorted({max(1, round((n + 0.5) * count / 16)) for n in range(16)})
+            if count > 16
+            else list(range(1, count + 1))
         )
     return [max(1, round(count * share))]
 

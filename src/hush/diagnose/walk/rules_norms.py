@@ -19,9 +19,7 @@ from hush.diagnose.walk.population import Population, exchangeable_moments, join
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
-def layer_norm(
-    context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Population:
+def layer_norm(context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float) -> Population:
     x = context.with_units_along(x, -1)
     centred = x.values - x.values.mean(1, keepdim=True)
     return _normalised(context, x, centred, _power(centred), weight, bias, eps, 2.0 / max(2, x.units))
@@ -50,9 +48,7 @@ def group_norm(
     return _normalised(context, x, centred, power, weight, bias, eps, 2.0 / max(2, size * positions))
 
 
-def batch_norm(
-    context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Population:
+def batch_norm(context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float) -> Population:
     """With the statistics of the batch, as in training."""
     x = context.with_units_along(x, 1)
     moments = exchangeable_moments(x.values)
