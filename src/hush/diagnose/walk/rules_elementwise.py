@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hush.diagnose.walk.backward import Edge
 from hush.diagnose.walk.context import Context, UnruledError
+from hush.diagnose.walk.functions import named
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick
 from hush.diagnose.walk.population import Population
@@ -23,6 +24,9 @@ from hush.diagnose.walk.sites import Sites
 __all__ = ["Elementwise", "elementwise"]
 
 _STEP = 1e-4
+_PRODUCTS = named("mul", "__mul__", "__rmul__", "__imul__", "mul_", "multiply")
+# So many standard deviations of a sample correlation are no correlation.
+_ACCIDENT = 4.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,9 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
             raise UnruledError("it does not work entry by entry")
         slopes = torch.autograd.grad(result.sum(), list(leaves.values()), allow_unused=True)
     values = result.detach()
+    if call.function in _PRODUCTS and len(call.arguments) == 2:
+        factors = [aligned[id(a)].values if isinstance(a, Population) else fixed.get(id(a)) for a in call.arguments]
+        values = _as_independent(values, *factors)
     if not bool(torch.isfinite(values).all()) and not bool(torch.isinf(values).any()):
         raise UnruledError("the values expected there are not finite")
     with torch.no_grad():
@@ -79,6 +86,20 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
     if len(given) > 1:
         context.draws.anchor(values)
     return Population(values, sites, context.record.new(*edges), blend(*parts), layers=layers)
+
+
+def _as_independent(values: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
+    """A product, without what squares of independent factors have in common by accident of the sample."""
+    if a is None or b is None or not a.is_floating_point() or not b.is_floating_point():
+        return values
+    one, two = a[0].square(), b[0].square()
+    if not (float(one.std()) > 0.0 and float(two.std()) > 0.0):
+        return values
+    alike = float(((one - one.mean()) * (two - two.mean())).mean() / (one.std() * two.std()))
+    found = float(values[0].square().mean())
+    if not abs(alike) < _ACCIDENT / math.sqrt(len(one)) or not found > 0.0:
+        return values
+    return values * math.sqrt(float(one.mean() * two.mean()) / found)
 
 
 def _sites(given: Sequence[Population], output: Tensor) -> Sites:

@@ -64,7 +64,8 @@ def transposed_convolution(
     square = weight.detach().to(torch.float64).square().mean()
     groups = output.shape[1] // weight.shape[1]
     variance = float(square) * weight.shape[0] / groups * math.prod(weight.shape[2:]) / math.prod(stride)
-    return _gaussian(context, x, 1, variance, bias, sites_of_measured(output, 1))
+    # Two positions meet the same taps once in as many as a stride has steps.
+    return _gaussian(context, x, 1, variance, bias, sites_of_measured(output, 1), shared=1.0 / math.prod(stride))
 
 
 def _gaussian(

@@ -165,15 +165,15 @@ def pooled(context: Context, x: Population, window: int, output: Tensor) -> Popu
     """A mean over windows of neighbours, which have in common what the places beside each other show."""
     x = context.with_units_along(x, 1)
     mean = x.values.mean(1, keepdim=True)
-    k = second_moments(x.values - mean)
-    own, near, far = float(k[0, 0]), float(k[0, 4]), float(k[0, 1])
-    after = own / window + (1.0 - 1.0 / window) * near
-    shrink = (max(0.0, (after - far) / (own - far)) ** 0.5) if own > far else 1.0
-    # What all positions of a unit share stays; the rest shrinks.
-    common = x.values[[1, 0, 3, 2, 1]]
-    share = max(0.0, min(1.0, far / own)) if own > 0.0 else 0.0
-    values = mean + shrink * (x.values - mean) + (1.0 - shrink) * share * (common - mean)
-    values = _with_variance(values, after)
+    k = exchangeable_moments(x.values - mean)
+    own, far, other, both, near = k[0, 0], k[0, 1], k[0, 2], k[0, 3], k[0, 4]
+    # How much nearer a neighbour is than any other position; the same holds between two inputs.
+    close = (near - far) / (own - far) if float(own) > float(far) else torch.ones_like(own)
+    share = 1.0 / window + (1.0 - 1.0 / window) * close
+    moments = moments_of_places(
+        far + (own - far) * share, far, both + (other - both) * share, both, far + 0.5 * (near - far)
+    )
+    values = mean + context.draws.gaussian(moments)
     node = context.record.new(scaled(x.node, 1.0 / window))
     sites = sites_of_measured(output, 1)
     return Population(joined_places(values, len(sites.positions)), sites, node, x.scale, exact=x.exact, layers=x.layers)
@@ -185,11 +185,15 @@ def max_pool(context: Context, x: Population, window: int, output: Tensor) -> Po
     values, draws = x.values, x.values.shape[1]
     ranks = values.argsort(1).argsort(1)
     normal = torch.special.ndtri((ranks.double() + 0.5) / draws)
-    near = max(0.0, min(1.0, float((normal[0] * normal[4]).mean())))
+    k = exchangeable_moments(normal).clamp(0.0, 1.0)
+    near = float(k[0, 4])
+    # What a window has in common, and what that has in common with other windows.
+    shared = (k / near).clamp(max=1.0).fill_diagonal_(1.0) if near > 0.0 else torch.eye(5, dtype=torch.float64)
+    common = context.draws.gaussian(shared)
     ordered = values.sort(1).values
     best = values.new_full(values.shape, -torch.inf)
     for _ in range(window):
-        other = near**0.5 * normal + (1.0 - near) ** 0.5 * context.draws.normal(*values.shape)
+        other = near**0.5 * common + (1.0 - near) ** 0.5 * context.draws.normal(*values.shape)
         place = (torch.special.ndtr(other) * draws).long().clamp(0, draws - 1)
         best = torch.maximum(best, ordered.gather(1, place))
     sites = sites_of_measured(output, 1)
@@ -219,12 +223,6 @@ def padded(context: Context, x: Population, output: Tensor, zeros: bool) -> Popu
         values = values * torch.stack([one, two, one, two, one])
     node = context.record.new(scaled(x.node, 1.0))
     return Population(values, sites, node, x.scale, exact=x.exact, layers=x.layers)
-
-
-def _with_variance(values: Tensor, variance: float) -> Tensor:
-    mean = values.mean(1, keepdim=True)
-    found = float((values[0] - mean[0]).square().mean())
-    return mean + (values - mean) * (variance / found) ** 0.5 if found > 0.0 else values
 
 
 def _sizes(count: int, causal: bool, share: float) -> list[int]:
