@@ -10,7 +10,7 @@ One rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 
 output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass the gradient at its
 bounds and would keep its input besides.
 
-Like torch's own functions they can be overridden by `__torch_function__`, so that who watches a run sees one activation.
+Like torch's own functions they can be overridden by `__torch_function__`: who watches a run sees one activation.
 """
 
 import math
