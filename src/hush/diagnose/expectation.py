@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from hush.diagnose.arguments import Arguments
 from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
 from hush.diagnose.hooks import Wanted
-from hush.diagnose.walk.along_the_run import Restart, Seen, Walk, walk_model
+from hush.diagnose.walk.along_the_run import walk_model
+from hush.diagnose.walk.findings import Restart, Seen, Walk
 from hush.diagnose.walk.population import Population
 from hush.nn.quiet_run import quietly
 from hush.theory import Activation
