@@ -92,13 +92,18 @@ class BlockFigures:
 
 @dataclass(frozen=True)
 class BlockBounds:
-    """A residual network trains if all four figures keep to these; the last is how far sparsity may lie off its target."""
+    """What the figures of a residual network keep to if it trains.
 
-    highest_gain_log10: float = 3.0
-    first_gain_log10: float = -6.0
-    output_log10: float = 2.0
-    difference_log10: float = -3.0
-    sparsity: float = 0.05
+    The upper bounds on gain and outputs and the lower bound on log10(1 − ρ) were chosen on trained networks, as was the
+    distance from its target at which sparsity counts as lost. The lower bound on the gain at the first block is the
+    chain's: wherever a gradient vanished, the inputs had become indistinguishable too.
+    """
+
+    highest_gain_log10: float = 4.25
+    first_gain_log10: float = VANISHING_GAIN_LOG10
+    output_log10: float = 1.5
+    difference_log10: float = -2.5
+    sparsity: float = 0.1
 
 
 @dataclass(frozen=True)
