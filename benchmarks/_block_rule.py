@@ -27,14 +27,18 @@ class Judged:
         half_right: the outcome of `hush.train.outcome` is TRAINED: at least half of the test set is right.
         trained: besides, the training loss at the end is below that of guessing. A network that comes apart in its
             first steps may leave random features of which the head still gets half right, at a loss of 10¹² and more.
+        trained_with_adamw: the same of a second run with AdamW; None where that was not tried.
         sparsity_after: None where the run diverged.
     """
 
     name: str
     half: str
     figures: BlockFigures
+    outcome: str
+    accuracy: float
     half_right: bool
     trained: bool
+    trained_with_adamw: bool | None
     sparsity_after: float | None
 
     @property
@@ -79,17 +83,13 @@ def _choose_sparsity(networks: Sequence[Judged]) -> float:
     return round(float(SPARSITY_GRID[best[(len(best) - 1) // 2]]), 2)
 
 
-def misjudged(networks: Sequence[Judged], bounds: BlockBounds, half_right: bool = False) -> list[Judged]:
+def misjudged(networks: Sequence[Judged], bounds: BlockBounds) -> list[Judged]:
     """Those of which the rule says what did not come to pass."""
-    return [
-        network
-        for network in networks
-        if judge_blocks(network.figures, bounds).trains != (network.half_right if half_right else network.trained)
-    ]
+    return [network for network in networks if judge_blocks(network.figures, bounds).trains != network.trained]
 
 
-def share_right(networks: Sequence[Judged], bounds: BlockBounds, half_right: bool = False) -> float:
-    return 1.0 - len(misjudged(networks, bounds, half_right)) / len(networks)
+def share_right(networks: Sequence[Judged], bounds: BlockBounds) -> float:
+    return 1.0 - len(misjudged(networks, bounds)) / len(networks)
 
 
 def sparsity_right(networks: Sequence[Judged], bounds: BlockBounds) -> tuple[int, int]:

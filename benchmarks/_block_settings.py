@@ -1,9 +1,9 @@
 """The networks whose training is judged: a seeded random design of experiments and a few picked by hand.
 
 The list was written to block_settings.csv before any of its networks was trained, in two steps. The first half, "A" and
-"B", is for choosing the rule: which figures it takes, and their bounds. The second, "C", of the same size and by the same
-design of experiments, was drawn when the rule stood. `python -m benchmarks.block_outcomes --draw` writes it again, the
-same.
+"B", is for choosing the rule: which figures it takes, and their bounds. The second, "C", of the same size and by the
+same design of experiments, was drawn when the rule stood. `python -m benchmarks.block_outcomes --draw` writes the list
+again, the same.
 """
 
 import csv

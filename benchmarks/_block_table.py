@@ -9,35 +9,40 @@ from benchmarks._block_networks import PLAIN, Setting
 from benchmarks._block_rule import Judged
 from hush.theory.training_rule import BlockFigures
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+TABLE = Path(__file__).parents[1] / "docs" / "results" / "block_outcomes.csv"
+_SETTING = [field.name for field in fields(Setting)]
+_OUTCOME = ("outcome", "accuracy", "first_loss", "last_loss", "sparsity_after")
 
 
-def write_table(runs: list[dict], path: Path, heading: str) -> None:
+def write_table(sgd: list[dict], adamw: list[dict], path: Path, heading: str) -> None:
+    """One line a network; what came of it with AdamW stands in columns of its own, empty where that was not tried."""
+    again = {tuple(run["setting"].values()): run for run in adamw}
+    # What was asked for and what was measured at initialisation are both called sparsity.
+    labels = ["sparsity_target" if name == "sparsity" else name for name in _SETTING]
     with path.open("w", newline="") as file:
         file.write(f"# {heading}\n")
         writer = csv.writer(file, lineterminator="\n")
-        names = [field.name for field in fields(Setting)]
-        first = runs[0]["figures"]
-        # What was asked for and what was measured at initialisation are both called sparsity.
-        labels = ["sparsity_target" if name == "sparsity" else name for name in names]
-        writer.writerow(["half", *labels, *first, "outcome", "accuracy", "first_loss", "last_loss", "sparsity_after"])
-        for run in runs:
+        writer.writerow(["half", *labels, *sgd[0]["figures"], *_OUTCOME, *(f"adamw_{name}" for name in _OUTCOME)])
+        for run in sgd:
+            other = again.get(tuple(run["setting"].values()))
             writer.writerow(
                 [
                     run["half"],
-                    *(run["setting"][name] for name in names),
-                    # 1 − ρ is wanted to three digits even where ρ is nearly 1.
+                    *(run["setting"][name] for name in _SETTING),
+                    # 1 − ρ is wanted to several digits even where ρ is nearly 1.
                     *(repr(v) if name == "correlation" else f"{v:.4g}" for name, v in run["figures"].items()),
-                    run["outcome"],
-                    f"{run['accuracy']:.4f}",
-                    f"{run['losses'][0]:.4g}",
-                    f"{run['losses'][-1]:.4g}",
-                    f"{run['sparsity_after']:.4f}",
+                    *_outcome(run),
+                    *(_outcome(other) if other else [""] * len(_OUTCOME)),
                 ]
             )
 
 
-def read_table(path: Path) -> list[Judged]:
+def _outcome(run: dict) -> list[str]:
+    first, last = run["losses"][0], run["losses"][-1]
+    return [run["outcome"], f"{run['accuracy']:.4f}", f"{first:.4g}", f"{last:.4g}", f"{run['sparsity_after']:.4f}"]
+
+
+def read_table(path: Path = TABLE) -> list[Judged]:
     with path.open(newline="") as file:
         return [_judged(row) for row in csv.DictReader(line for line in file if not line.startswith("#"))]
 
@@ -45,7 +50,6 @@ def read_table(path: Path) -> list[Judged]:
 def _judged(row: dict[str, str]) -> Judged:
     sparse = row["activation"] not in PLAIN
     after = float(row["sparsity_after"])
-    half_right = row["outcome"] == "trained"
     return Judged(
         name=_name(row),
         half=row["half"],
@@ -57,10 +61,17 @@ def _judged(row: dict[str, str]) -> Judged:
             sparsity=float(row["sparsity"]) if sparse else None,
             target_sparsity=float(row["sparsity_target"]) if sparse else None,
         ),
-        half_right=half_right,
-        trained=half_right and float(row["last_loss"]) < math.log(10.0),
+        outcome=row["outcome"],
+        accuracy=float(row["accuracy"]),
+        half_right=row["outcome"] == "trained",
+        trained=_trained(row["outcome"], row["last_loss"]),
+        trained_with_adamw=_trained(row["adamw_outcome"], row["adamw_last_loss"]) if row["adamw_outcome"] else None,
         sparsity_after=None if math.isnan(after) else after,
     )
+
+
+def _trained(outcome: str, last_loss: str) -> bool:
+    return outcome == "trained" and float(last_loss) < math.log(10.0)
 
 
 def _name(row: dict[str, str]) -> str:
