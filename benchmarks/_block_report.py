@@ -16,8 +16,8 @@ def report(networks: Sequence[Judged]) -> str:
         "## Residual networks: the rule at initialisation beside what came of training",
         "",
         f"{len(networks)} networks, {len(first)} in the first half and {len(second)} in the second. Each is trained "
-        "once: SGD at 0.01, momentum 0.9, 300 steps of 64 images. Trained means: at least half of the test set right, and a "
-        "training loss below that of guessing.",
+        "once: SGD at 0.01, momentum 0.9, 300 steps of 64 images. Trained means: at least half of the test set right, "
+        "and a training loss below that of guessing.",
         "",
         f"Chosen on the first half: {_in_words(bounds)}.",
         "The library has these bounds." if bounds == BlockBounds() else f"**The library has others**: {BlockBounds()}.",
@@ -102,7 +102,8 @@ def _sparsity(name: str, networks: Sequence[Judged], bounds: BlockBounds) -> str
     right, count = sparsity_right(networks, bounds)
     return (
         f"Sparsity, the {name} half: of {count} sparse networks that trained, the rule said of {right} "
-        f"({right / count:.0%}) rightly whether they are within 0.1 of their target afterwards; {_lost(networks)} are not."
+        f"({right / count:.0%}) rightly whether they are within 0.1 of their target afterwards; "
+        f"{_lost(networks)} are not."
     )
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.block_outcomes                      train what is not yet done (about half an hour on one core)
     python -m benchmarks.block_outcomes --optimizer adamw    the first half again with AdamW
     python -m benchmarks.block_outcomes --table              docs/results/block_outcomes.csv and .md from what is done
-    python -m benchmarks.block_outcomes --rule               choose the rule on one half of the table, try it on the other
+    python -m benchmarks.block_outcomes --rule               choose the rule on one half, try it on the other
     python -m benchmarks.block_outcomes --draw               write the list of networks again
 
 Finished runs are kept under --root, one line of JSON each: a run that is there is not repeated.
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--rule", action="store_true")
     parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
+    parser.add_argument("--data", choices=("digits", "mnist"), help="only these, so that two processes can share")
     parser.add_argument("--root", type=Path, default=Path("runs/block_outcomes"))
     parser.add_argument("--machine", default="2 cores of an AMD EPYC, Zen 4, AVX-512", help="named in the table")
     parser.add_argument("--date", default="2026-11-17", help="when the runs ran, named in the table")
@@ -37,22 +38,28 @@ def main() -> None:
     if asked.draw:
         write_settings(draw_settings())
     elif asked.table:
-        runs = {name: read_runs(asked.root / f"{name}.jsonl") for name in ("sgd", "adamw")}
+        place = {key_of(setting): index for index, (_, setting) in enumerate(read_settings())}
+        runs = {
+            name: sorted(
+                read_runs(asked.root / f"{name}.jsonl"), key=lambda run: place[key_of(Setting(**run["setting"]))]
+            )
+            for name in ("sgd", "adamw")
+        }
         heading = f"python -m benchmarks.block_outcomes; trained on {asked.date}; {asked.machine}."
         write_table(runs["sgd"], runs["adamw"], TABLE, heading)
         TABLE.with_suffix(".md").write_text(f"{report(read_table(TABLE))}\n\n`{heading[:-1]}`\n")
     elif asked.rule:
         print(report(read_table(TABLE)))
     else:
-        run_all(asked.root / f"{asked.optimizer}.jsonl", asked.optimizer)
+        run_all(asked.root / f"{asked.optimizer}.jsonl", asked.optimizer, asked.data)
 
 
-def run_all(path: Path, optimizer: str) -> None:
+def run_all(path: Path, optimizer: str, data: str | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     done = {key_of(Setting(**run["setting"])) for run in read_runs(path)}
     listed = [(half, setting) for half, setting in read_settings() if optimizer == "sgd" or half != "C"]
     for number, (half, setting) in enumerate(listed, 1):
-        if key_of(setting) in done:
+        if key_of(setting) in done or data not in (None, setting.data):
             continue
         run = {"setting": asdict(setting), "half": half, **train(setting, optimizer), "figures": measure(setting)}
         with path.open("a") as file:
