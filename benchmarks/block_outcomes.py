@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--rule", action="store_true")
     parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
-    parser.add_argument("--data", choices=("digits", "mnist"), help="only these, so that two processes can share")
+    parser.add_argument("--backwards", action="store_true", help="from the end of the list, beside another process")
     parser.add_argument("--root", type=Path, default=Path("runs/block_outcomes"))
     parser.add_argument("--machine", default="2 cores of an AMD EPYC, Zen 4, AVX-512", help="named in the table")
     parser.add_argument("--date", default="2026-11-17", help="when the runs ran, named in the table")
@@ -38,28 +38,22 @@ def main() -> None:
     if asked.draw:
         write_settings(draw_settings())
     elif asked.table:
-        place = {key_of(setting): index for index, (_, setting) in enumerate(read_settings())}
-        runs = {
-            name: sorted(
-                read_runs(asked.root / f"{name}.jsonl"), key=lambda run: place[key_of(Setting(**run["setting"]))]
-            )
-            for name in ("sgd", "adamw")
-        }
+        runs = {name: read_runs(asked.root / f"{name}.jsonl") for name in ("sgd", "adamw")}
         heading = f"python -m benchmarks.block_outcomes; trained on {asked.date}; {asked.machine}."
         write_table(runs["sgd"], runs["adamw"], TABLE, heading)
         TABLE.with_suffix(".md").write_text(f"{report(read_table(TABLE))}\n\n`{heading[:-1]}`\n")
     elif asked.rule:
         print(report(read_table(TABLE)))
     else:
-        run_all(asked.root / f"{asked.optimizer}.jsonl", asked.optimizer, asked.data)
+        run_all(asked.root / f"{asked.optimizer}.jsonl", asked.optimizer, asked.backwards)
 
 
-def run_all(path: Path, optimizer: str, data: str | None) -> None:
+def run_all(path: Path, optimizer: str, backwards: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = {key_of(Setting(**run["setting"])) for run in read_runs(path)}
     listed = [(half, setting) for half, setting in read_settings() if optimizer == "sgd" or half != "C"]
-    for number, (half, setting) in enumerate(listed, 1):
-        if key_of(setting) in done or data not in (None, setting.data):
+    for number, (half, setting) in sorted(enumerate(listed, 1), reverse=backwards):
+        # Read again each time, because another process may be at work on the same list.
+        if any(key_of(Setting(**run["setting"])) == key_of(setting) for run in read_runs(path)):
             continue
         run = {"setting": asdict(setting), "half": half, **train(setting, optimizer), "figures": measure(setting)}
         with path.open("a") as file:
@@ -68,14 +62,18 @@ def run_all(path: Path, optimizer: str, data: str | None) -> None:
 
 
 def read_runs(path: Path) -> list[dict]:
-    """The finished runs; a line that was cut off when the command was stopped is left out, and its run repeated."""
-    runs = []
+    """The finished runs in the order of the list, the first of each network.
+
+    A line that was cut off when the command was stopped is left out, and its run repeated.
+    """
+    runs: dict[str, dict] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
-            runs.append(json.loads(line))
+            run = json.loads(line)
         except json.JSONDecodeError:
             continue
-    return runs
+        runs.setdefault(key_of(Setting(**run["setting"])), run)
+    return [runs[key] for _, setting in read_settings() if (key := key_of(setting)) in runs]
 
 
 def key_of(setting: Setting) -> str:
