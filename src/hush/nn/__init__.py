@@ -1,7 +1,7 @@
 """torch: the sparse activations, ready-made networks, and initialisation on the Edge of Chaos."""
 
 from hush.nn import checkpoint, functional
-from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
+from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import cnn, mlp
@@ -23,6 +23,7 @@ __all__ = [
     "SoftThreshold",
     "SwapReport",
     "Swapped",
+    "act_layer",
     "checkpoint",
     "cnn",
     "from_design",

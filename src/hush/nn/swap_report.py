@@ -55,12 +55,14 @@ class SwapReport:
 
     Attributes:
         functions: those found by running the example; None without one, when they could not be looked for.
+        notes: what became of a Hugging Face configuration.
     """
 
     design: str
     swapped: tuple[Swapped, ...]
     left: tuple[LeftActivation, ...]
     functions: tuple[FunctionUse, ...] | None
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         places = "1 place" if len(self.swapped) == 1 else f"{len(self.swapped)} places"
@@ -68,7 +70,7 @@ class SwapReport:
         lines += _table((s.name, f"{s.was} → {s.now}", s.note) for s in self.swapped)
         if self.left:
             lines += ["", "Left alone:", *_table((entry.name, entry.was, entry.reason) for entry in self.left)]
-        return "\n".join([*lines, "", *_on_functions(self.functions), _NEXT])
+        return "\n".join([*lines, "", *_on_functions(self.functions), *self.notes, _NEXT])
 
 
 _NEXT = "The weights were made for the activations before: hush.init_(model, design, example) draws them anew."

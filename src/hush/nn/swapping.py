@@ -11,6 +11,7 @@ from torch import nn
 from hush.nn.activation_places import Place, activation_places, is_hidden_kind, known_activation, mixes_units
 from hush.nn.activation_uses import Uses, watch_uses
 from hush.nn.activations import from_design
+from hush.nn.pretrained_config import update_configs
 from hush.nn.structure import listed
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.theory import Design
@@ -28,6 +29,9 @@ def swap_activations(
     example: Any = None,
 ) -> SwapReport:
     """Replace the activations of `model`, in place, by the design's: each place gets a module of its own.
+
+    Their thresholds and clips are part of the model's state_dict from now on, so every layer keeps its own when the
+    model is saved and loaded, by whatever means.
 
     Found are child modules, and torch's functions kept in an attribute (`nn.TransformerEncoderLayer`). By default the
     activations of hidden layers go (ReLU, GELU, SiLU, …, and the classes timm and Hugging Face have for them), and what
@@ -57,21 +61,19 @@ def swap_activations(
         raise ValueError(_nothing_found(model, left, example))
     made = from_design(design)  # before anything changes, so that a design without a module leaves the model whole
     notes = [_note(place, chosen) for place in chosen]
-    fresh = [from_design(design) for _ in chosen]
+    fresh = [from_design(design, in_state_dict=True) for _ in chosen]
     for place, module in zip(chosen, fresh, strict=True):
         module.train(place.parent.training)
         setattr(place.parent, place.attribute, module)
     _leave_fast_paths(model, chosen)
     uses = None if example is None else watch_uses(model, example)
-    return SwapReport(
-        repr(made),
-        tuple(
-            Swapped(place.name, place.was, repr(module), *_called(module, note, uses))
-            for place, module, note in zip(chosen, fresh, notes, strict=True)
-        ),
-        tuple(left),
-        None if uses is None else _function_uses(model, uses),
+    swapped = tuple(
+        Swapped(place.name, place.was, repr(module), *_called(module, note, uses))
+        for place, module, note in zip(chosen, fresh, notes, strict=True)
     )
+    functions = None if uses is None else _function_uses(model, uses)
+    on_configs = update_configs(model, design.activation, swapped, left)
+    return SwapReport(repr(made), swapped, tuple(left), functions, on_configs)
 
 
 class _Rule:
