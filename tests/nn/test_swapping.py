@@ -153,6 +153,22 @@ def test_a_module_in_several_places_becomes_several() -> None:
     assert len(swap_activations(nn.Sequential(block, block), DESIGN).swapped) == 1
 
 
+def test_overwriting_that_mattered_is_said() -> None:
+    class PreActivation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.relu, self.second = nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            return x + self.second(self.relu(x))  # the shortcut reads what ReLU has overwritten
+
+    x = torch.randn(4, 8)
+    for model, said in ((PreActivation(), True), (nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True)), False)):
+        report = swap_activations(model, DESIGN, example=x)
+        assert ("worked in place" in str(report)) == said
+
+
 def test_refusals_leave_the_model_as_it_was() -> None:
     class Functional(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
@@ -172,6 +188,10 @@ def test_refusals_leave_the_model_as_it_was() -> None:
     with pytest.raises(ValueError, match="the model is a single ReLU"):
         swap_activations(nn.ReLU(), DESIGN)
     assert type(model[1]) is nn.Sigmoid
+    plain = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        swap_activations(plain, DESIGN, example=torch.randn(1, 5))
+    assert type(plain[1]) is nn.ReLU
 
 
 @pytest.mark.parametrize("activation", ["relu", F.gelu, nn.GELU()], ids=["relu", "gelu", "module"])

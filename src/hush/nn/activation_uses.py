@@ -5,18 +5,20 @@ by looking at the model.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from hush.nn.activation_places import known_activation
-from hush.nn.quiet_run import quietly
+from hush.nn.quiet_run import quietly, tensors_in
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
 
-__all__ = ["Uses", "watch_uses"]
+__all__ = ["Uses", "inplace_matters", "watch_uses"]
 
 
 class Uses(TorchFunctionMode):
@@ -58,11 +60,35 @@ def watch_uses(model: nn.Module, example: Any) -> Uses:
             # Hooks also make an accelerated model run its plain layers, and torch's encoder layers their slow path.
             stack.callback(module.register_forward_pre_hook(uses.before).remove)
             stack.callback(module.register_forward_hook(uses.after).remove)
-        stack.enter_context(quietly(model))
-        stack.enter_context(torch.no_grad())
         stack.enter_context(uses)
-        if isinstance(example, dict):
-            model(**example)
-        else:
-            model(*(example if isinstance(example, tuple) else (example,)))
+        _run(model, example)
     return uses
+
+
+def inplace_matters(model: nn.Module, activations: Sequence[nn.Module], example: Any) -> bool:
+    """Whether the model gives out something else when these activations no longer overwrite what they read.
+
+    It does where another layer, a shortcut for example, reads the same tensor afterwards.
+    """
+    before = _run(model, example)  # first of all, so that an example which does not fit fails before anything changes
+    overwriting = [module for module in activations if getattr(module, "inplace", False) is True]
+    if not overwriting:
+        return False
+    for module in overwriting:
+        module.inplace = False  # type: ignore[assignment]
+    try:
+        after = _run(model, example)
+    finally:
+        for module in overwriting:
+            module.inplace = True  # type: ignore[assignment]
+    return not all(torch.allclose(a, b, equal_nan=True) for a, b in zip(before, after, strict=True))
+
+
+def _run(model: nn.Module, example: Any) -> list[Tensor]:
+    """What the model gives out, in eval mode."""
+    # A copy, because a model that overwrites its input must find it again in the next run.
+    example = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, example)
+    with quietly(model), torch.no_grad():
+        if isinstance(example, dict):
+            return tensors_in(model(**example))
+        return tensors_in(model(*(example if isinstance(example, tuple) else (example,))))

@@ -55,7 +55,7 @@ class SwapReport:
 
     Attributes:
         functions: those found by running the example; None without one, when they could not be looked for.
-        notes: what became of a Hugging Face configuration.
+        notes: whether overwriting its input was part of what the model computed, and what became of its configuration.
     """
 
     design: str

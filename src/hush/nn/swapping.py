@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hush.nn.activation_places import Place, activation_places, is_hidden_kind, known_activation, mixes_units
-from hush.nn.activation_uses import Uses, watch_uses
+from hush.nn.activation_uses import Uses, inplace_matters, watch_uses
 from hush.nn.activations import from_design
 from hush.nn.pretrained_config import update_configs
 from hush.nn.structure import listed
@@ -45,8 +45,8 @@ def swap_activations(
             named is swapped wherever it is, in a head too, and without `types` whatever it is.
         skip: leave what matches one of these patterns.
         example: a tensor, a tuple of arguments or a dictionary of keyword arguments, on which the model is run once
-            afterwards. Only so can activations be found that a forward applies as functions, and modules that it calls
-            several times, which then share one threshold.
+            before and after. Only so can activations be found that a forward applies as functions, modules that it
+            calls several times, which then share one threshold, and in-place ones whose overwriting mattered.
 
     Raises:
         ValueError: if there is nothing to swap, or a pattern matches nothing; the model is then as it was.
@@ -61,6 +61,8 @@ def swap_activations(
         raise ValueError(_nothing_found(model, left, example))
     made = from_design(design)  # before anything changes, so that a design without a module leaves the model whole
     notes = [_note(place, chosen) for place in chosen]
+    held = [place.held for place in chosen if isinstance(place.held, nn.Module)]
+    overwrote = example is not None and inplace_matters(model, held, example)
     fresh = [from_design(design, in_state_dict=True) for _ in chosen]
     for place, module in zip(chosen, fresh, strict=True):
         module.train(place.parent.training)
@@ -72,8 +74,14 @@ def swap_activations(
         for place, module, note in zip(chosen, fresh, notes, strict=True)
     )
     functions = None if uses is None else _function_uses(model, uses)
-    on_configs = update_configs(model, design.activation, swapped, left)
-    return SwapReport(repr(made), swapped, tuple(left), functions, on_configs)
+    said = update_configs(model, design.activation, swapped, left)
+    return SwapReport(repr(made), swapped, tuple(left), functions, (_OVERWROTE, *said) if overwrote else said)
+
+
+_OVERWROTE = (
+    "Some of the activations worked in place, and changed a tensor that another layer, or a shortcut, read afterwards. "
+    "hush's never do: there the values before the activation are read now."
+)
 
 
 class _Rule:
