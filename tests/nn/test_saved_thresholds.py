@@ -120,3 +120,16 @@ def test_an_accelerated_model_follows_what_is_loaded() -> None:
     saved.seek(0)
     model.load_state_dict(torch.load(saved, weights_only=True))
     torch.testing.assert_close(model(x), other(x))
+
+
+def test_other_readers_of_state_dicts(generator: torch.Generator) -> None:
+    model, x = with_own_values(), torch.randn(4, 6, generator=generator)
+    assert torch.equal(torch.func.functional_call(model, model.state_dict(), (x,)), model(x))
+    assert hush.sparse.activation.activation_of(model[1]) is not None  # nothing is left behind in the module
+    average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+    average.update_parameters(model)
+    assert values(average.module) == VALUES
+    with torch.device("meta"):
+        empty = swapped()
+    empty.to_empty(device="cpu").load_state_dict(model.state_dict(), strict=True)
+    assert torch.equal(empty(x), model(x))
