@@ -1,0 +1,137 @@
+"""Activations over positions: K[t, t′] ← E[φ(h(t)) φ(h(t′))], and backwards G[t, t′] ← E[φ′(h(t)) φ′(h(t′))] G[t, t′].
+
+Exact for Gaussian h: `Activation.cross_moment` and its slope, pair by pair. Jumps of φ are left out of φ′, as autograd
+leaves them out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hush.theory._arrays import Array
+from hush.theory.activations.piecewise import PiecewiseLinear
+from hush.theory.activations.protocol import Activation
+from hush.theory.positions.field import Field
+from hush.theory.positions.kernel_table import PairFunction, over_pairs
+from hush.theory.positions.step import Preactivation
+
+__all__ = ["Activate", "activated_kernel", "read_by", "slope_kernel"]
+
+# Where a position is silent its variance is 0, and a correlation undefined; this is 0 to every activation.
+_SILENT = 1e-200
+
+
+@dataclass(frozen=True)
+class Activate:
+    """x ← φ(h), elementwise."""
+
+    phi: Activation
+    mixes_channels: ClassVar[bool] = False
+
+    def forward(self, field: Field, width: int | None = None) -> Field:
+        kernel = activated_kernel(self.phi, field)
+        mean = np.asarray(self.phi.mean(np.maximum(field.profile, _SILENT)))
+        return field.with_kernel(kernel, mean=mean, gaussian=False, noise=self._noise(field, width))
+
+    def backward(self, gradient: Field, field: Field) -> Field:
+        return gradient.with_kernel(gradient.kernel * slope_kernel(self.phi, field.first()))
+
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+        """(μ₂/μ₁² − 1)(1 + 2/T_g)/(N T_h): T_g and T_h positions even out the gradient and the slopes."""
+        q = max(field.variance, _SILENT)
+        mu_1, mu_2 = self.phi.slope_moment(1, q), self.phi.slope_moment(2, q)
+        if mu_1 < 1e-12:
+            return 0.0
+        even = (1.0 + 2.0 / gradient.effective_positions()) / field.effective_positions()
+        return max(mu_2 / mu_1**2 - 1.0, 0.0) * even / width
+
+    def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
+        return (read_by(self.phi, field, width),)
+
+    def _noise(self, field: Field, width: int | None) -> float:
+        if width is None:
+            return 0.0
+        q = max(field.variance, _SILENT)
+        second = self.phi.second_moment(q)
+        if second <= 0.0:
+            return 0.0
+        sensitivity = q * self.phi.second_moment_slope(q) / second
+        # φ² of two positions covaries at least to the second order in their correlation, for thresholds to the first.
+        fresh = (self.phi.moment(4, q) / second**2 - 1.0) / (width * field.effective_positions())
+        return sensitivity**2 * field.noise + fresh
+
+
+def read_by(phi: Activation, field: Field, width: int | None) -> Preactivation:
+    """What φ reads in a Gaussian field."""
+    profile = field.profile[0]
+    return Preactivation(
+        float(profile.mean()),
+        float(profile.min()),
+        float(profile.max()),
+        float(np.mean(phi.sparsity(np.maximum(profile, _SILENT)))),
+        float(np.sqrt(field.sampling(width))),
+    )
+
+
+def activated_kernel(phi: Activation, field: Field) -> Array:
+    """E[φ(h_a(t)) φ(h_b(t′))] in the form of the field's kernel."""
+    return _elementwise(field, phi.cross_moment, lambda q: np.asarray(phi.second_moment(q)))
+
+
+def slope_kernel(phi: Activation, field: Field) -> Array:
+    """E[φ′(h_a(t)) φ′(h_b(t′))] in the form of the field's kernel."""
+    continuous = _without_jumps(phi)
+
+    def slope(rho: Array, q_a: Array, q_b: Array) -> Array:
+        return np.asarray(continuous.cross_moment_slope(rho, q_a, q_b) / np.sqrt(q_a * q_b))
+
+    return _elementwise(field, slope, lambda q: np.asarray(phi.slope_moment(1, q)))
+
+
+def _elementwise(field: Field, function: PairFunction, on_diagonal: Callable[[Array], Array]) -> Array:
+    if not field.gaussian:
+        raise ValueError(
+            "an activation needs a Gaussian field, as a random matrix makes it, but this one comes from an activation "
+            "or a maximum; put a Dense or a Convolution in between."
+        )
+    n = field.inputs
+    q = np.maximum(field.profile, _SILENT)
+    result = np.empty(field.kernel.shape)
+    for a in range(n):
+        for b in range(a, n):
+            rows, columns = q[a], q[b]
+            kernel = np.atleast_2d(field.kernel[a, b])
+            scale = np.sqrt(np.outer(rows, columns))
+            rho = np.clip(kernel / scale, -1.0, 1.0)
+            if field.stationary:
+                values = over_pairs(function, rho.reshape(1, -1), rows, np.full(rho.size, columns[0])).reshape(-1)
+                if a == b:
+                    values[0] = on_diagonal(rows)[0]
+            else:
+                values = over_pairs(function, rho, rows, columns)
+                if a == b:
+                    np.fill_diagonal(values, on_diagonal(rows))
+            result[a, b] = values
+            if a != b:
+                result[b, a] = _transposed(values, field)
+    return result
+
+
+def _transposed(values: Array, field: Field) -> Array:
+    if not field.stationary:
+        return values.T
+    grid = values.reshape(field.shape)
+    axes = tuple(range(grid.ndim))
+    return np.asarray(np.roll(np.flip(grid, axes), 1, axes).reshape(-1))
+
+
+def _without_jumps(phi: Activation) -> Activation:
+    """The continuous function of the same slopes."""
+    if not isinstance(phi, PiecewiseLinear) or phi.is_continuous:
+        return phi
+    offsets = [phi.offsets[0]]
+    for kink, before, after in zip(phi.kinks, phi.slopes[:-1], phi.slopes[1:], strict=True):
+        offsets.append(offsets[-1] + (before - after) * kink)
+    return PiecewiseLinear(phi.kinks, phi.slopes, tuple(offsets), phi.name)
