@@ -1,7 +1,8 @@
 """Attention at initialisation as a mixing of positions: y(t) = W_o Σ_s A_ts W_v x(s), A = softmax(QKᵀ/√d).
 
-Given the tokens, the logits of a head are Gaussian with covariance v₀ K_tt′ K_ss′, v₀ = σ_q² σ_k², for wide heads. What a row's logits have in common drops out of its softmax, so for tokens of variance p and correlation r the variance
-that counts is v = v₀ p² (1 − r). Then
+Given the tokens, the logits of a head are Gaussian with covariance v₀ K_tt′ K_ss′, v₀ = σ_q² σ_k², for wide heads. What
+a row's logits have in common drops out of its softmax, so for tokens of variance p and correlation r the variance that
+counts is v = v₀ p² (1 − r). Then
 
     K′ = σ_v² σ_o² E[A K Aᵀ] + σ_b²        `mixing`, with the overlaps of rows from `softmax_rows`
 

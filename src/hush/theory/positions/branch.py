@@ -6,6 +6,7 @@ what their means have in common, β(m_s m_bᵀ + m_b m_sᵀ), for a branch that 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from hush.theory.positions.field import Field
 from hush.theory.positions.step import Preactivation, Step
 
 __all__ = ["Branch", "through"]
+
+_Fields = dict[tuple[tuple[Step, ...], int | None], list[Field]]
+_KNOWN: WeakKeyDictionary[Field, _Fields] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,19 @@ class Branch:
 
 
 def through(steps: Sequence[Step], field: Field, width: int | None = None) -> list[Field]:
-    """The field in front of each step, and behind the last."""
-    fields = [field]
+    """The field in front of each step, and behind the last; remembered as long as `field` lives.
+
+    The backward pass asks for the fields of the forward pass again, without a width, and any width's will do.
+    """
+    known = _KNOWN.setdefault(field, {})
+    key = (tuple(steps), width)
+    if key in known:
+        return known[key]
+    if width is None:
+        for (others, _), found in known.items():
+            if others == key[0]:
+                return found
+    fields = known[key] = [field]
     for step in steps:
         fields.append(step.forward(fields[-1], width))
     return fields

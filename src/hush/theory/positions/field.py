@@ -186,6 +186,8 @@ class Field:
 
     def first(self) -> "Field":
         """The first input alone."""
+        if self.inputs == 1:
+            return self
         return replace(self, kernel=self.kernel[:1, :1], mean=self.mean[:1])
 
     def full(self) -> "Field":

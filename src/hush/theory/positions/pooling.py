@@ -1,8 +1,8 @@
 """Pooling over positions.
 
 The average is linear, y = P x, and exact: K′ = P K Pᵀ, G = Pᵀ G′ P. A maximum of dependent Gaussians has no closed
-form; fields of the given covariance are drawn, pooled and averaged (a fixed seed; `MaxPooling.error` says how far chance may
-reach), with every covariance inside and between windows as it is.
+form; fields of the given covariance are drawn, pooled and averaged (a fixed seed; `MaxPooling.error` says how far
+chance may reach), with every covariance inside and between windows as it is.
 """
 
 import math
