@@ -21,8 +21,8 @@ from hush.theory._arrays import Array
 from hush.theory.positions.convolution import biased
 from hush.theory.positions.field import Field, Indices
 from hush.theory.positions.mixing import mix, spread_back
-from hush.theory.positions.softmax_rows import sharpness
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.softmax_rows import discernment, sharpness
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Attention"]
 
@@ -72,11 +72,13 @@ class Attention:
             for b in range(field.inputs):
                 kernel[a, b] = mix(field.kernel[a, b], rows[a].counts, _overlap(field, rows, a, b))
         kernel *= (self.sigma_v * self.sigma_out) ** 2
-        mixed = biased(field, kernel, self.sigma_b, width, field.shape)
+        mixed = biased(field, kernel, self.sigma_b, None, field.shape)
         if width is None:
             return mixed
-        # The value matrix makes the mixed values Gaussian, and the output matrix reads what their squares happen to be.
-        return mixed.with_kernel(mixed.kernel, noise=mixed.sampling(width))
+        # Mixed tokens are more alike than tokens, so their squares even out less: once as mixed inputs, once more as
+        # the values that the output matrix reads.
+        alike = 2.0 / (width * mixed.effective_positions())
+        return mixed.with_kernel(mixed.kernel, noise=field.noise + 2.0 * alike)
 
     def backward(self, gradient: Field, field: Field) -> Field:
         _check(field)
@@ -85,9 +87,8 @@ class Attention:
         kernel, arriving = field.kernel[0, 0], gradient.kernel[0, 0]
         result = spread_back(arriving, row.counts, overlap)
         if row.level > 0.0:
-            # What a row's weights tell apart, and how much of it a softmax of participation α leaves to tell.
-            alpha = np.exp(row.sharpness) / row.counts
-            left = 1.0 - np.sqrt(np.outer(alpha, alpha))
+            # A logit's gradient is A_ts times how far value s lies from the row's mean value.
+            left = np.sqrt(np.outer(row.discernment, row.discernment))
             result = result + row.level * arriving * np.outer(row.distinct, row.distinct) * overlap * left
             keys = np.diagonal(spread_back(arriving * kernel * left, row.counts, overlap)) * row.distinct[-1]
             size = field.positions
@@ -95,9 +96,9 @@ class Attention:
             result = result + row.level * centred
         return gradient.with_kernel((self.sigma_v * self.sigma_out) ** 2 * result[None, None])
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """Two random matrices."""
-        return 4.0 / (width * gradient.effective_positions())
+        return GainNoise(4.0 / (width * gradient.effective_positions()))
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return ()
@@ -114,7 +115,7 @@ class _Rows:
     Attributes:
         level: v₀ = σ_q² σ_k².
         distinct: by row, p(1 − r): the tokens' variance about what those in reach have in common.
-        sharpness: by row, log(nα).
+        sharpness, discernment: by row, log(nα) and γ/α of `softmax_rows`.
     """
 
     def __init__(self, step: Attention, field: Field, which: int) -> None:
@@ -131,6 +132,7 @@ class _Rows:
         self.distinct = _distinct(kernel, self.counts)
         self.variances = self.level * own * self.distinct
         self.sharpness = sharpness(self.counts, self.variances, step.head_dim)
+        self.discernment = discernment(self.counts, self.variances)
 
 
 def _distinct(kernel: Array, counts: Indices) -> Array:

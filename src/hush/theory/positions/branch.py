@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hush.theory.positions.field import Field
-from hush.theory.positions.step import Preactivation, Step
+from hush.theory.positions.step import GainNoise, Preactivation, Step
 
 __all__ = ["Branch", "through"]
 
@@ -63,20 +63,21 @@ class Branch:
         stream, branch = self._gradients(gradient, field)
         return stream.with_kernel(stream.kernel + branch.kernel)
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """The branch's noise by its share, and the chance overlap of the two gradients, 4g/((1 + g)² N T_g)."""
         stream, branch = self._gradients(gradient, field)
         total = stream.total + branch.total
         if total <= 0.0:
-            return 0.0
+            return GainNoise(0.0)
         shares = stream.total / total, branch.total / total
-        noise = 4.0 * shares[0] * shares[1] / (width * gradient.effective_positions())
+        fresh, common = 4.0 * shares[0] * shares[1] / (width * gradient.effective_positions()), 0.0
         for steps, share in ((self.shortcut, shares[0]), (self.steps, shares[1])):
             fields, behind = through(steps, field), gradient
             for step, read in zip(reversed(steps), reversed(fields[:-1]), strict=True):
-                noise += share**2 * step.gain_noise(behind, read, width)
+                noise = step.gain_noise(behind, read, width)
+                fresh, common = fresh + share**2 * noise.fresh, common + share * noise.common
                 behind = step.backward(behind, read)
-        return noise
+        return GainNoise(fresh, common)
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         found: list[Preactivation] = []

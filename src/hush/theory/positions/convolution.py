@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hush.theory._arrays import Array
 from hush.theory._checks import check_sigmas
 from hush.theory.positions.field import Field, Indices
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Convolution", "Dense", "Window"]
 
@@ -93,9 +93,9 @@ class _Linear:
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return ()
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """2/(N T_g): |Wᵀδ|²/|δ|² over N channels and T_g independent positions."""
-        return 2.0 / (width * gradient.effective_positions())
+        return GainNoise(2.0 / (width * gradient.effective_positions()))
 
 
 def biased(field: Field, kernel: Array, sigma_b: float, width: int | None, shape: tuple[int, ...]) -> Field:

@@ -15,12 +15,15 @@ from hush.theory.activations.piecewise import PiecewiseLinear
 from hush.theory.activations.protocol import Activation
 from hush.theory.positions.field import Field
 from hush.theory.positions.kernel_table import PairFunction, over_pairs
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Activate", "activated_kernel", "read_by", "slope_kernel"]
 
 # Where a position is silent its variance is 0, and a correlation undefined; this is 0 to every activation.
 _SILENT = 1e-200
+# For a share that needs two digits.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,14 @@ class Activate:
     def backward(self, gradient: Field, field: Field) -> Field:
         return gradient.with_kernel(gradient.kernel * slope_kernel(self.phi, field.first()))
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """(μ₂/μ₁² − 1)(1 + 2/T_g)/(N T_h): T_g and T_h positions even out the gradient and the slopes."""
         q = max(field.variance, _SILENT)
         mu_1, mu_2 = self.phi.slope_moment(1, q), self.phi.slope_moment(2, q)
         if mu_1 < 1e-12:
-            return 0.0
+            return GainNoise(0.0)
         even = (1.0 + 2.0 / gradient.effective_positions()) / field.effective_positions()
-        return max(mu_2 / mu_1**2 - 1.0, 0.0) * even / width
+        return GainNoise(max(mu_2 / mu_1**2 - 1.0, 0.0) * even / width)
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return (read_by(self.phi, field, width),)
@@ -58,9 +61,13 @@ class Activate:
         if second <= 0.0:
             return 0.0
         sensitivity = q * self.phi.second_moment_slope(q) / second
-        # φ² of two positions covaries at least to the second order in their correlation, for thresholds to the first.
-        fresh = (self.phi.moment(4, q) / second**2 - 1.0) / (width * field.effective_positions())
-        return sensitivity**2 * field.noise + fresh
+        spread = self.phi.moment(4, q) - second**2
+        if spread <= 0.0:
+            return sensitivity**2 * field.noise
+        # The first Hermite coefficient of φ²: by its share φ² of two positions covaries like their correlation.
+        first = float(np.sum(_WEIGHTS * _NODES * np.asarray(self.phi(np.sqrt(q) * _NODES)) ** 2))
+        even = field.effective_positions(min(first**2 / spread, 1.0))
+        return sensitivity**2 * field.noise + spread / second**2 / (width * even)
 
 
 def read_by(phi: Activation, field: Field, width: int | None) -> Preactivation:

@@ -37,6 +37,7 @@ class Field:
         mean: (inputs, T), the mean over channels; (inputs, 1) where stationary. 0 behind any random matrix.
         gaussian: whether channels are Gaussian, as behind a random matrix. Activations can be applied only then.
         noise: the relative variance, over networks of the width that `run_steps` was given, of the kernel's level.
+        level_known: whether the mean square over channels is what the kernel says in every network, as behind a norm.
     """
 
     shape: tuple[int, ...]
@@ -45,6 +46,7 @@ class Field:
     stationary: bool = False
     gaussian: bool = True
     noise: float = 0.0
+    level_known: bool = False
 
     def __post_init__(self) -> None:
         size = self.positions
@@ -108,13 +110,16 @@ class Field:
         mean: Array | None = None,
         gaussian: bool = True,
         noise: float | None = None,
+        level_known: bool = False,
     ) -> "Field":
         """The same kind of field with another kernel; its mean is 0 unless given."""
         shape = self.shape if shape is None else shape
         width = 1 if self.stationary else math.prod(shape)
         mean = np.zeros((kernel.shape[0], width)) if mean is None else mean
         noise = self.noise if noise is None else noise
-        return replace(self, shape=shape, kernel=kernel, mean=mean, gaussian=gaussian, noise=noise)
+        return replace(
+            self, shape=shape, kernel=kernel, mean=mean, gaussian=gaussian, noise=noise, level_known=level_known
+        )
 
     # --- what it says ---
 
@@ -163,18 +168,21 @@ class Field:
         joint = self.kernel[0, 1, :1] if self.stationary else np.diagonal(self.kernel[0, 1])
         return float(_over(joint, np.sqrt(np.maximum(profile[0] * profile[1], 0.0))).mean())
 
-    def effective_positions(self) -> float:
-        """(Σ_t K(t, t))²/Σ_tt′ K(t, t′)², of the first input: as how many independent positions an average counts."""
-        if self.stationary:
-            row = self.kernel[0, 0]
-            square = self.positions * float((row**2).sum())
-        else:
-            square = float((self.kernel[0, 0] ** 2).sum())
+    def effective_positions(self, linear: float = 0.0) -> float:
+        """(Σ_t K(t, t))²/Σ_tt′ K(t, t′)², of the first input: as how many independent positions an average counts.
+
+        Squares of Gaussians covary like the square of their correlation; what covaries by the share `linear` like the
+        correlation itself evens out less.
+        """
+        kernel, own = self.kernel[0, 0], self.profile[0]
+        scale = own[0] if self.stationary else np.sqrt(np.outer(own, own))
+        square = float(((1.0 - linear) * kernel**2 + linear * scale * abs(kernel)).sum())
+        square *= self.positions if self.stationary else 1
         return self.total**2 / square if square > 0.0 else 1.0
 
     def sampling(self, width: int | None) -> float:
         """The relative variance of the mean square over `width` channels and all positions, kernel noise included."""
-        if width is None:
+        if width is None or self.level_known:
             return 0.0
         return self.noise + (2.0 / (width * self.effective_positions()) if self.gaussian else 0.0)
 

@@ -11,7 +11,7 @@ from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
 from hush.theory.positions.elementwise import Activate, activated_kernel, read_by, slope_kernel
 from hush.theory.positions.field import Field
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Gate"]
 
@@ -40,9 +40,10 @@ class Gate:
         through_up = self.sigma_up**2 * activated_kernel(self.phi, gate)
         return gradient.with_kernel((through_gate + through_up) * gradient.kernel)
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         gate, up = self._inner(field, None)
-        return Activate(self.phi).gain_noise(gradient, gate, width) + up.sampling(width)
+        fresh = Activate(self.phi).gain_noise(gradient, gate, width).fresh
+        return GainNoise(fresh + up.sampling(width) + 2.0 / (width * gradient.effective_positions()))
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return (read_by(self.phi, self._inner(field, width)[0], width),)

@@ -14,7 +14,7 @@ from hush.theory._checks import check_sigmas
 from hush.theory.positions.convolution import biased
 from hush.theory.positions.field import Field
 from hush.theory.positions.softmax_rows import sharpness
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Head"]
 
@@ -91,8 +91,8 @@ class Head:
         """What cross entropy sends into the stack that the head reads: `loss_gradient`, back through the head."""
         return self.backward(self.loss_gradient(field, same_label=same_label), field.first())
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
-        return 2.0 / (width * gradient.effective_positions())
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
+        return GainNoise(2.0 / (width * gradient.effective_positions()))
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return ()

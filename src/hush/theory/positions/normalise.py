@@ -4,6 +4,7 @@ Backwards a norm divides the gradient by its position's scale; that it also take
 itself is of the order 1/N.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from hush.theory._arrays import Array
 from hush.theory.positions.field import Field
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Normalise"]
 
@@ -36,7 +37,7 @@ class Normalise:
         across = scale[:, None, :, None] * scale[None, :, None, :]
         mean = field.mean / scale if self.kind == "rms" else None
         kernel = kernel / (across[:, :, 0] if field.stationary else across)
-        return field.with_kernel(kernel, mean=mean, gaussian=field.gaussian, noise=0.0)
+        return field.with_kernel(kernel, mean=mean, gaussian=field.gaussian, noise=0.0, level_known=True)
 
     def backward(self, gradient: Field, field: Field) -> Field:
         centred = field.kernel
@@ -47,9 +48,9 @@ class Normalise:
         across = scale[0] ** 2 if field.stationary else np.outer(scale, scale)
         return gradient.with_kernel(gradient.kernel / across)
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
-        """The noise of the stream it divides by."""
-        return field.sampling(width)
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
+        """The noise of the stream that it divides by."""
+        return GainNoise(0.0, math.sqrt(field.sampling(width)))
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return ()

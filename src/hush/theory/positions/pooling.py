@@ -6,7 +6,7 @@ chance may reach), with every covariance inside and between windows as it is.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ from hush.theory.positions.convolution import Sizes, Window
 from hush.theory.positions.drawn_field import covariance_of, draw_field, draws_for
 from hush.theory.positions.elementwise import read_by
 from hush.theory.positions.field import Field, Indices
-from hush.theory.positions.step import Preactivation
+from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["AveragePooling", "GlobalAverage", "MaxPooling"]
 
@@ -28,8 +28,8 @@ class _Mean:
 
     mixes_channels: ClassVar[bool] = False
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
-        return 0.0
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
+        return GainNoise(0.0)
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return ()
@@ -53,10 +53,12 @@ class AveragePooling(_Mean):
         if field.stationary:
             kernel = sum(field.kernel[:, :, index] for index in _meetings(self.window, field.shape)) / taps**2
             assert not isinstance(kernel, int | float)
-            return field.with_kernel(kernel, shape=shape, mean=field.mean, gaussian=field.gaussian)
+            pooled = field.with_kernel(kernel, shape=shape, mean=field.mean, gaussian=field.gaussian)
+            return _less_even(pooled, field, width)
         mixing = self._matrix(field.shape)
         kernel = mixing @ field.kernel @ mixing.T
-        return field.with_kernel(kernel, shape=shape, mean=field.mean @ mixing.T, gaussian=field.gaussian)
+        pooled = field.with_kernel(kernel, shape=shape, mean=field.mean @ mixing.T, gaussian=field.gaussian)
+        return _less_even(pooled, field, width)
 
     def backward(self, gradient: Field, field: Field) -> Field:
         if gradient.stationary:
@@ -83,7 +85,8 @@ class GlobalAverage(_Mean):
         axes = 2 if field.stationary else (2, 3)
         kernel = field.kernel.mean(axes, keepdims=True)
         mean = field.mean.mean(1, keepdims=True)
-        return field.with_kernel(kernel, shape=(1,), mean=mean, gaussian=field.gaussian)
+        pooled = field.with_kernel(kernel, shape=(1,), mean=mean, gaussian=field.gaussian)
+        return _less_even(pooled, field, width)
 
     def backward(self, gradient: Field, field: Field) -> Field:
         form = (1, 1, field.positions) if gradient.stationary else (1, 1, field.positions, field.positions)
@@ -137,9 +140,9 @@ class MaxPooling:
         kernel = covariance_of(routed[:, None], field.shape, gradient.stationary)
         return gradient.with_kernel(kernel, shape=field.shape)
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """As many independent choices as channels and positions."""
-        return 1.0 / (width * field.effective_positions())
+        return GainNoise(1.0 / (width * field.effective_positions()))
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return () if self.phi is None else (read_by(self.phi, field, width),)
@@ -168,6 +171,14 @@ class MaxPooling:
         if self.phi is None:
             return best, chosen, np.ones(best.shape)
         return best, chosen, np.asarray(self.phi.derivative(np.take_along_axis(h, chosen, 2)))
+
+
+def _less_even(pooled: Field, field: Field, width: int | None) -> Field:
+    """With fewer independent positions the squares of φ's channels even out less; a Gaussian field counts by itself."""
+    if width is None or field.gaussian:
+        return pooled
+    more = 1.0 / pooled.effective_positions() - 1.0 / field.effective_positions()
+    return replace(pooled, noise=field.noise + 2.0 * max(more, 0.0) / width)
 
 
 def _meetings(window: Window, shape: tuple[int, ...]) -> list[Indices]:

@@ -17,7 +17,7 @@ import numpy as np
 from hush.theory._arrays import Array
 from hush.theory.positions.field import Indices
 
-__all__ = ["participation", "sharpness"]
+__all__ = ["discernment", "participation", "sharpness"]
 
 # Grid of the tabulated w(n, v): above v = 400 a row is its largest logit.
 _V_MOST = 400.0
@@ -38,10 +38,16 @@ def participation(n: int, v: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _participation(n: int, v: float) -> float:
+    return _row_moments(n, v)[0]
+
+
+@lru_cache(maxsize=65536)
+def _row_moments(n: int, v: float) -> tuple[float, float]:
+    """(α, γ)."""
     if n == 1:
-        return 1.0
+        return 1.0, 0.0
     if v == 0.0:
-        return 1.0 / n
+        return 1.0 / n, (1.0 - 1.0 / n) / n
     deviation = np.sqrt(v)
     logits, weights = _normal_nodes(max(160, int(24 * deviation)))
     logits = deviation * logits
@@ -49,13 +55,21 @@ def _participation(n: int, v: float) -> float:
     low, high = -deviation * 9.0 - np.log(n) - 24.0, deviation * 9.0 + 5.0
     step = 0.1
     log_u = np.arange(low, high, step)
-    power = log_u[:, None] + logits
-    falling = np.exp(-np.exp(np.minimum(power, 7.0)))
-    one = falling @ weights
-    # u² e^{2ℓ} together: u once from the integrand, once from du = u d log u.
-    two = (np.exp(2.0 * np.minimum(power, 7.0)) * falling) @ weights
-    total = n * step * float(np.sum(two * one ** (n - 1)))
-    return min(max(total, 1.0 / n), 1.0)
+    power = np.minimum(log_u[:, None] + logits, 7.0)
+    # E[(u e^ℓ)^k e^{−u e^ℓ}] for k = 0 … 4; 1/Z^k = ∫ u^{k−1} e^{−uZ} du/(k − 1)!, and du = u d log u.
+    grown = np.exp(power)
+    term = np.exp(-grown)
+    one = []
+    for _ in range(5):
+        one.append(term @ weights)
+        term = term * grown
+    others, more = one[0] ** (n - 1), one[0] ** (n - 2)
+    second = n * step * float(np.sum(one[2] * others))
+    third = n * step * float(np.sum(one[3] * others)) / 2.0
+    fourth = n * step * float(np.sum(one[4] * others)) / 6.0
+    pairs = n * (n - 1) * step * float(np.sum(one[2] ** 2 * more)) / 6.0
+    alpha = min(max(second, 1.0 / n), 1.0)
+    return alpha, max(second - 2.0 * third + fourth + pairs, 0.0)
 
 
 @lru_cache(maxsize=32)
@@ -108,6 +122,25 @@ def _log_sharpness(count: float, log_v: Array) -> Array:
     inside = np.interp(at, grid, line)
     small = np.log(1.0 - 1.0 / count) + log_v
     return np.asarray(np.exp(np.where(at < grid[0], small, inside)))
+
+
+def discernment(counts: Array | Indices, variances: Array) -> Array:
+    """γ/α of each row, γ = E[Σ_s a_s² (1 − 2a_s + Σ a²)]: how far a weighted value lies from the row's mean, squared.
+
+    1 − 1/n for equal logits, 0 where one weight takes all. On the grid of `sharpness`.
+    """
+    n, v = np.broadcast_arrays(np.asarray(counts, dtype=np.float64), np.asarray(variances, dtype=np.float64))
+    result = np.zeros(n.shape)
+    for i in np.flatnonzero(n > 1):
+        length = min(_some_lengths(int(n[i])), key=lambda m: abs(m - n[i]))
+        at = float(np.clip(np.log2(max(v[i], 2.0**-10)) * 4.0, -40.0, np.log2(_V_MOST) * 4.0))
+        low, share = np.floor(at), at - np.floor(at)
+        ratios = []
+        for k in (low, low + 1.0):
+            alpha, gamma = _row_moments(length, min(float(2.0 ** (k / 4.0)), _V_MOST))
+            ratios.append(gamma / alpha)
+        result[i] = (1.0 - share) * ratios[0] + share * ratios[1]
+    return result
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hush.theory.positions.branch import through
 from hush.theory.positions.field import Field
-from hush.theory.positions.step import Preactivation, Step
+from hush.theory.positions.step import GainNoise, Preactivation, Step
 
 __all__ = ["Stack", "StackOfSteps"]
 
@@ -29,12 +29,13 @@ class StackOfSteps:
             gradient = step.backward(gradient, read)
         return gradient
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
-        noise = 0.0
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
+        fresh, common = 0.0, 0.0
         for step, read in zip(reversed(self.steps), reversed(through(self.steps, field)[:-1]), strict=True):
-            noise += step.gain_noise(gradient, read, width)
+            noise = step.gain_noise(gradient, read, width)
+            fresh, common = fresh + noise.fresh, common + noise.common
             gradient = step.backward(gradient, read)
-        return noise
+        return GainNoise(fresh, common)
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         fields = through(self.steps, field, width)

@@ -7,11 +7,11 @@ A network is a list of steps. Each maps a field to the next one (`forward`), and
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hush.theory.positions.field import Field
 
-__all__ = ["Preactivation", "Step", "StepPrediction", "run_steps"]
+__all__ = ["GainNoise", "Preactivation", "Step", "StepPrediction", "run_steps"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ class Preactivation:
     deviation: float
 
 
+class GainNoise(NamedTuple):
+    """The noise of a squared gradient's gain at finite width.
+
+    Attributes:
+        fresh: the relative variance that this step draws for itself.
+        common: the relative deviation that it shares with its neighbours: a norm divides by a stream that all read.
+    """
+
+    fresh: float
+    common: float = 0.0
+
+
 class Step(Protocol):
     """One step of a network over positions."""
 
@@ -48,8 +60,8 @@ class Step(Protocol):
         """The squared gradient in front of the step, from that behind it and the field that forward read."""
         ...
 
-    def gain_noise(self, gradient: Field, field: Field, width: int) -> float:
-        """The relative variance that `width` channels give the gain of the squared gradient."""
+    def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
+        """What `width` channels give the gain of the squared gradient."""
         ...
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
@@ -110,12 +122,15 @@ def run_steps(
             raise ValueError(
                 f"the gradient behind the last step must have its shape {read[-1].shape}, got {gradient.shape}."
             )
-        spread, end = 0.0, gradient.total
+        fresh, common, end = 0.0, 0.0, gradient.total
         for i in reversed(range(len(steps))):
-            before = steps[i].backward(gradient, read[i].first())
-            spread += steps[i].gain_noise(gradient, read[i].first(), width) if width is not None else 0.0
+            field = read[i].first()
+            before = steps[i].backward(gradient, field)
+            if width is not None:
+                noise = steps[i].gain_noise(gradient, field, width)
+                fresh, common = fresh + noise.fresh, common + noise.common
             gain = _log10(before.total) - _log10(gradient.total)
-            deviation = math.sqrt(spread) / math.log(10.0)
+            deviation = math.sqrt(fresh + common**2) / math.log(10.0)
             gradient = before
             gains[i] = gain, _log10(before.total) - _log10(end), deviation, before.position_correlation()
     return [
