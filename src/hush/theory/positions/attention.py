@@ -13,18 +13,22 @@ through the logits: queries and keys, to leading order in 1/n.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from hush.theory._arrays import Array
 from hush.theory.positions.convolution import biased
+from hush.theory.positions.drawn_heads import draw_heads, drawn_backward, drawn_forward
 from hush.theory.positions.field import Field, Indices
 from hush.theory.positions.mixing import mix, spread_back
 from hush.theory.positions.softmax_rows import discernment, sharpness
 from hush.theory.positions.step import GainNoise, Preactivation
 
 __all__ = ["Attention"]
+
+# The scatter of correlations between tokens above which heads are drawn.
+_UNLIKE = 0.02
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Attention:
         causal: whether position t attends to positions up to t only.
         head_dim: d, None for very wide heads. How many heads there are changes no mean.
         sigma_b: of the output's bias.
+        method: "rows", the form above; "drawn", heads drawn from the exact law of the logits (`drawn_heads`); "auto"
+            draws where the correlations between tokens scatter by more than 0.02 and the logits show it.
 
     Raises:
         ValueError: where neither or both of (sigma_q, sigma_k) and logit_variance are given, or one is negative.
@@ -51,6 +57,7 @@ class Attention:
     causal: bool = False
     head_dim: int | None = None
     sigma_b: float = 0.0
+    method: Literal["auto", "rows", "drawn"] = "auto"
     mixes_channels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -59,6 +66,8 @@ class Attention:
                 f"attention needs sigma_q and sigma_k, or logit_variance alone; got {self.sigma_q}, {self.sigma_k} and "
                 f"{self.logit_variance}."
             )
+        if self.method not in ("auto", "rows", "drawn"):
+            raise ValueError(f"method must be 'auto', 'rows' or 'drawn', got {self.method!r}.")
         for name in ("sigma_v", "sigma_out", "sigma_q", "sigma_k", "logit_variance", "sigma_b"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < np.inf:
@@ -67,10 +76,13 @@ class Attention:
     def forward(self, field: Field, width: int | None = None) -> Field:
         _check(field)
         rows = [_Rows(self, field, a) for a in range(field.inputs)]
-        kernel = np.empty(field.kernel.shape)
-        for a in range(field.inputs):
-            for b in range(field.inputs):
-                kernel[a, b] = mix(field.kernel[a, b], rows[a].counts, _overlap(field, rows, a, b))
+        if self._draws(field, rows):
+            kernel = drawn_forward(field, draw_heads(field, rows[0].level, self.causal, self.head_dim))
+        else:
+            kernel = np.empty(field.kernel.shape)
+            for a in range(field.inputs):
+                for b in range(field.inputs):
+                    kernel[a, b] = mix(field.kernel[a, b], rows[a].counts, _overlap(field, rows, a, b))
         kernel *= (self.sigma_v * self.sigma_out) ** 2
         mixed = biased(field, kernel, self.sigma_b, None, field.shape)
         if width is None:
@@ -83,8 +95,12 @@ class Attention:
     def backward(self, gradient: Field, field: Field) -> Field:
         _check(field)
         row = _Rows(self, field, 0)
-        overlap = _overlap(field, [row], 0, 0)
         kernel, arriving = field.kernel[0, 0], gradient.kernel[0, 0]
+        if self._draws(field, [row]):
+            heads = draw_heads(field.first(), row.level, self.causal, self.head_dim)
+            result = drawn_backward(arriving, kernel, heads, row.level)
+            return gradient.with_kernel((self.sigma_v * self.sigma_out) ** 2 * result[None, None])
+        overlap = _overlap(field, [row], 0, 0)
         result = spread_back(arriving, row.counts, overlap)
         if row.level > 0.0:
             # A logit's gradient is A_ts times how far value s lies from the row's mean value.
@@ -95,6 +111,18 @@ class Attention:
             centred = np.diag(keys) - (keys.mean() / size if size > 1 else 0.0) * (1.0 - np.eye(size))
             result = result + row.level * centred
         return gradient.with_kernel((self.sigma_v * self.sigma_out) ** 2 * result[None, None])
+
+    def _draws(self, field: Field, rows: "list[_Rows]") -> bool:
+        """Whether to draw heads: where tokens differ in how alike they are, and the logits are large enough to show."""
+        if self.method != "auto":
+            return self.method == "drawn"
+        for a, row in enumerate(rows):
+            own = np.sqrt(np.maximum(np.diagonal(field.kernel[a, a]), 1e-300))
+            cosines = field.kernel[a, a] / np.outer(own, own)
+            apart = cosines[~np.eye(len(own), dtype=bool)]
+            if apart.size and float(apart.std()) * min(row.level * float(own.mean()) ** 4, 1.0) > _UNLIKE:
+                return True
+        return False
 
     def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
         """Two random matrices."""

@@ -4,11 +4,10 @@ Behind a random matrix the branch's channels know nothing of the stream's, so th
 what their means have in common, β(m_s m_bᵀ + m_b m_sᵀ), for a branch that ends in an activation. So do the gradients.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from hush.theory.positions.field import Field
 from hush.theory.positions.step import GainNoise, Preactivation, Step
@@ -56,7 +55,7 @@ class Branch:
             kernel,
             mean=stream.mean + branch.mean,
             gaussian=stream.gaussian and branch.gaussian,
-            noise=self._noise(field, stream, branch, width),
+            noise=_common_noise(stream, branch),
         )
 
     def backward(self, gradient: Field, field: Field) -> Field:
@@ -96,15 +95,13 @@ class Branch:
             back.append(behind)
         return back[0], back[1]
 
-    def _noise(self, field: Field, stream: Field, branch: Field, width: int | None) -> float:
-        """What the stream's own noise does through the branch adds up; what the branch adds is new."""
-        total = stream.variance + branch.variance
-        if width is None or total <= 0.0:
-            return 0.0
-        quiet = through(self.steps, replace(field, noise=0.0), width)[-1].noise
-        carried = max(branch.noise - quiet, 0.0)
-        common = (stream.variance * np.sqrt(stream.noise) + branch.variance * np.sqrt(carried)) / total
-        return float(common**2 + (branch.variance / total) ** 2 * quiet)
+
+def _common_noise(stream: Field, branch: Field) -> float:
+    """Their deviations add up, not their variances: every branch reads the same channels of the same stream."""
+    total = stream.variance + branch.variance
+    if total <= 0.0:
+        return 0.0
+    return ((stream.variance * math.sqrt(stream.noise) + branch.variance * math.sqrt(branch.noise)) / total) ** 2
 
 
 def through(steps: Sequence[Step], field: Field, width: int | None = None) -> list[Field]:

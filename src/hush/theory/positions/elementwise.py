@@ -4,9 +4,11 @@ Exact for Gaussian h: `Activation.cross_moment` and its slope, pair by pair. Jum
 leaves them out.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -24,6 +26,8 @@ _SILENT = 1e-200
 # For a share that needs two digits.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# The kernels of a field are asked for by the forward pass, the backward pass and the noise; they live as long as it.
+_KNOWN: WeakKeyDictionary[Field, dict[tuple[Activation, str], Array]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,19 @@ class Activate:
         return gradient.with_kernel(gradient.kernel * slope_kernel(self.phi, field.first()))
 
     def gain_noise(self, gradient: Field, field: Field, width: int) -> GainNoise:
-        """(μ₂/μ₁² − 1)(1 + 2/T_g)/(N T_h): T_g and T_h positions even out the gradient and the slopes."""
+        """(μ₂/μ₁² − 1)(1 + 2/T_g)/(N T_h): T_g and T_h positions even out the gradient and the slopes.
+
+        And where μ₁ depends on q, the noise of q, which neighbouring layers share.
+        """
         q = max(field.variance, _SILENT)
         mu_1, mu_2 = self.phi.slope_moment(1, q), self.phi.slope_moment(2, q)
         if mu_1 < 1e-12:
             return GainNoise(0.0)
         even = (1.0 + 2.0 / gradient.effective_positions()) / field.effective_positions()
-        return GainNoise(max(mu_2 / mu_1**2 - 1.0, 0.0) * even / width)
+        around = self.phi.slope_moment(1, 1.02 * q), self.phi.slope_moment(1, q / 1.02)
+        sensitivity = abs(math.log(max(around[0], 1e-300) / max(around[1], 1e-300))) / (2.0 * math.log(1.02))
+        common = sensitivity * math.sqrt(field.sampling(width))
+        return GainNoise(max(mu_2 / mu_1**2 - 1.0, 0.0) * even / width, common)
 
     def preactivations(self, field: Field, width: int | None = None) -> tuple[Preactivation, ...]:
         return (read_by(self.phi, field, width),)
@@ -84,17 +94,24 @@ def read_by(phi: Activation, field: Field, width: int | None) -> Preactivation:
 
 def activated_kernel(phi: Activation, field: Field) -> Array:
     """E[φ(h_a(t)) φ(h_b(t′))] in the form of the field's kernel."""
-    return _elementwise(field, phi.cross_moment, lambda q: np.asarray(phi.second_moment(q)))
+    known = _KNOWN.setdefault(field, {})
+    if (phi, "values") not in known:
+        known[phi, "values"] = _elementwise(field, phi.cross_moment, lambda q: np.asarray(phi.second_moment(q)))
+    return known[phi, "values"]
 
 
 def slope_kernel(phi: Activation, field: Field) -> Array:
     """E[φ′(h_a(t)) φ′(h_b(t′))] in the form of the field's kernel."""
+    known = _KNOWN.setdefault(field, {})
+    if (phi, "slopes") in known:
+        return known[phi, "slopes"]
     continuous = _without_jumps(phi)
 
     def slope(rho: Array, q_a: Array, q_b: Array) -> Array:
         return np.asarray(continuous.cross_moment_slope(rho, q_a, q_b) / np.sqrt(q_a * q_b))
 
-    return _elementwise(field, slope, lambda q: np.asarray(phi.slope_moment(1, q)))
+    known[phi, "slopes"] = _elementwise(field, slope, lambda q: np.asarray(phi.slope_moment(1, q)))
+    return known[phi, "slopes"]
 
 
 def _elementwise(field: Field, function: PairFunction, on_diagonal: Callable[[Array], Array]) -> Array:
