@@ -10,7 +10,7 @@ from hush.report.run_origin import describe_origins, origin_of_run
 from hush.theory import Design
 
 if TYPE_CHECKING:
-    from hush.train import Run
+    from hush.train import Result, Run
 
 __all__ = ["of_designs", "of_runs", "summary"]
 
@@ -69,17 +69,29 @@ def _comparison(runs: Sequence["Run"]) -> Html:
     )  # fmt: skip
     rows = []
     for run in runs:
-        plan, result = run.config.design(), run.result
-        clip = "none" if plan.clip is None else f"{plan.clip:.3g}"
-        row = [short_name(run), f"{plan.sparsity:g}", clip, f"{plan.v_prime:.2f}"]
+        plan, result = run.config.design() if run.config.designed else None, run.result
+        row = [short_name(run), *_values_of(plan)]
         if result is None:
             done = len(run.metrics["epoch"])
-            row += ["not finished", "", "", f"{done} of {run.config.epochs}", "", _prediction(plan.trains)]
+            row += ["not finished", "", "", f"{done} of {run.config.epochs}", ""]
+            row += [_prediction(plan.trains if plan else None)]
         else:
-            row += [result.outcome, f"{result.test_accuracy:.3f}", f"{result.sparsity:.3f}", f"{result.epochs}"]
+            row += [result.outcome, _score(result), f"{result.sparsity:.3f}", f"{result.epochs}"]
             row += [f"{result.seconds:.0f}", _prediction(result.predicted_trains)]
         rows.append(row)
     return table(columns, rows)
+
+
+def _values_of(plan: Design | None) -> list[str]:
+    """Sparsity, clip and slope of a design; a dense activation has none."""
+    if plan is None:
+        return ["", "", ""]
+    return [f"{plan.sparsity:g}", "none" if plan.clip is None else f"{plan.clip:.3g}", f"{plan.v_prime:.2f}"]
+
+
+def _score(result: "Result") -> str:
+    """The accuracy, or of a text the loss with its unit."""
+    return result.score.removeprefix("test loss ") if result.per_byte else f"{result.test_accuracy:.3f}"
 
 
 def _prediction(trains: bool | None) -> str:
@@ -94,6 +106,7 @@ def _curves(runs: Sequence["Run"], names: Sequence[str]) -> Html:
         charts.Curve(
             "metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
         ),
+        charts.Curve("metrics", "epoch", "validation_loss", "validation loss", "Loss on what is held out."),
         charts.Curve("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero.", True),
     )
     pictures = []
@@ -110,8 +123,7 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
     parts = []
     if not alone:
         parts = [heading(3, short_name(run)), verdict(_ended(run), _went_well(run))]
-    plan = run.config.design()
-    parts.append(paragraph(f"Predicted before training: {run.result.predicted if run.result else plan.verdict}"))
+    parts.append(paragraph(f"Predicted before training: {_predicted(run)}"))
     norms = "Norm of the gradient at every layer over training; white: zero or not finite."
     shown = (
         charts.HeatMap("sparsity", "sparsity", "Sparsity of every layer over training."),
@@ -126,6 +138,12 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
     settings = [(key, json.dumps(value)) for key, value in run.config.to_dict().items() if value is not None]
     parts.append(details("Every setting", table((), [("directory", str(run.directory)), *settings])))
     return parts
+
+
+def _predicted(run: "Run") -> str:
+    if run.result is not None:
+        return run.result.predicted
+    return run.config.design().verdict if run.config.designed else "nothing, its activation is not designed."
 
 
 def _ended(run: "Run") -> str:

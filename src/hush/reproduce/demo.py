@@ -19,7 +19,7 @@ from hush.data import load
 from hush.diagnose import diagnose_model
 from hush.report import report
 from hush.train import Run, TrainConfig, train
-from hush.train.task import build
+from hush.train.network import build
 
 __all__ = ["CONFIGS", "Demo", "DemoRow", "run_demo"]
 
@@ -88,7 +88,7 @@ def _row(config: TrainConfig, run: Run, diagnosed: str, dense_ms: float, acceler
     assert result is not None
     return DemoRow(
         config.activation,
-        result.predicted_trains,
+        bool(result.predicted_trains),
         result.predicted,
         diagnosed,
         result.outcome,

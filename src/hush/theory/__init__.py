@@ -31,7 +31,15 @@ from hush.theory.activations import (
     tanh,
     unregister,
 )
-from hush.theory.block import Block, Chain, LayerNoise
+from hush.theory.block import (
+    BRANCH_SCALES,
+    Block,
+    Chain,
+    FeedForward,
+    LayerNoise,
+    Residual,
+    resolve_branch_scale,
+)
 from hush.theory.chain_summary import FiniteWidth, finite_width
 from hush.theory.clip_slope import clip_from_slope, slope_and_curvature_of_clip
 from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
@@ -91,6 +99,7 @@ from hush.theory.verdict import Odds
 
 __all__ = [
     "ACTIVATIONS",
+    "BRANCH_SCALES",
     "CLIPPED",
     "IMAGE_NORMS",
     "Activate",
@@ -107,6 +116,7 @@ __all__ = [
     "Dense",
     "Design",
     "Embedding",
+    "FeedForward",
     "Field",
     "FiniteWidth",
     "FixedPoint",
@@ -126,6 +136,7 @@ __all__ = [
     "PiecewiseLinear",
     "Preactivation",
     "Regime",
+    "Residual",
     "Smooth",
     "Stability",
     "Stack",
@@ -172,6 +183,7 @@ __all__ = [
     "propagate_covariance",
     "register",
     "relu",
+    "resolve_branch_scale",
     "run_steps",
     "shifted_relu",
     "silu",
