@@ -45,6 +45,8 @@ class Node:
             (exclusive) of it. Tells query, key and value of one joint matrix apart. None where it is not, or where the
             features are no range.
         mean, second_moment: of the tensor over all entries, in float64; nan for integers.
+        fluctuation: the variance of one feature over samples and positions, averaged over the features: what BatchNorm
+            divides by. It is less than the second moment by the square of each feature's own mean.
         moves_only: whether it holds the values of its inputs and nothing new.
         reduces: whether it has fewer entries than the largest tensor it was made from.
         options: what else the theory needs, by kind:
@@ -76,6 +78,7 @@ class Node:
     rows: tuple[int, int] | None
     mean: float
     second_moment: float
+    fluctuation: float
     moves_only: bool
     reduces: bool
     options: dict[str, Any] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -34,12 +35,16 @@ class LayerUse(NamedTuple):
         node: the index that its output will have.
         reads: the tensor it reads; None where that could not be told.
         weight, bias: the very tensors that it will use, views of a parameter where only a part of it is used.
+        again: what the layer computes, without its bias, from another input and another weight of the same shapes.
+        nodes: everything that was made so far in this run.
     """
 
     node: int
     reads: Tensor | None
     weight: Tensor | None
     bias: Tensor | None
+    again: Callable[[Tensor, Tensor], Tensor]
+    nodes: list[Node]
 
 
 class Record(NamedTuple):
@@ -137,7 +142,8 @@ class _Recorder(TorchFunctionMode):
             if isinstance(module, WEIGHT_LAYERS) and self._before_layer is not None:
                 read = next((each for each in _tensors((args, kwargs)) if each in self._index), None)
                 bias: Any = module.bias
-                self._before_layer(LayerUse(len(self.nodes), read, module.weight, bias))
+                again = F.linear if isinstance(module, nn.Linear) else _convolution(module)
+                self._before_layer(LayerUse(len(self.nodes), read, module.weight, bias, again, self.nodes))
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         self._running.pop()
@@ -202,7 +208,8 @@ class _Recorder(TorchFunctionMode):
             weights = [each for each in given if id(each) in named]
             weight = max(weights, key=lambda each: each.dim())
             bias = next((each for each in weights if each is not weight), None)
-            self._before_layer(LayerUse(len(self.nodes), read[0], weight, bias))
+            again = _call_again(func, args, kwargs, read[0], weight, bias)
+            self._before_layer(LayerUse(len(self.nodes), read[0], weight, bias, again, self.nodes))
         result = func(*args, **kwargs)
         # An assignment to a part of a tensor returns nothing, and changes its first argument.
         made = _tensors(args[0] if func is Tensor.__setitem__ else result)
@@ -259,11 +266,11 @@ class _Recorder(TorchFunctionMode):
                 axis = self._inherited(tensor, read[0])
             if features is None and tensor in self._features:
                 del self._features[tensor]  # overwritten in place
-            mean, square = _moments(tensor)
+            mean, square, fluctuation = _moments(tensor, axis)
             index = len(self.nodes)
             node = Node(
                 *(index, kind, function, self._within(), layer, names, inputs, tuple(tensor.shape), axis, origin, rows),
-                *(mean, square, moves_only, reduces, options),
+                *(mean, square, fluctuation, moves_only, reduces, options),
             )
             self.nodes.append(node)
             self._index[tensor] = index
@@ -311,7 +318,26 @@ class _Recorder(TorchFunctionMode):
             result = func(*tree_map(lambda each: known[1] if each is source else each, args), **kwargs)
         except (RuntimeError, TypeError, ValueError):
             return None
-        return known[0], _tensors(result)
+        # Joined with an empty tensor of floats, the numbers have become floats.
+        return known[0], [each.long() for each in _tensors(result)]
+
+
+def _convolution(module: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, weight: module._conv_forward(x, weight, None)
+
+
+def _call_again(
+    func: Any, args: Any, kwargs: Any, read: Tensor, weight: Tensor, bias: Tensor | None
+) -> Callable[[Tensor, Tensor], Tensor]:
+    def again(x: Tensor, other: Tensor) -> Tensor:
+        swapped = {id(read): x, id(weight): other}
+        if bias is not None:
+            swapped[id(bias)] = torch.zeros_like(bias)
+        new: Any = tree_map(lambda each: swapped.get(id(each), each), (args, kwargs))
+        result: Tensor = func(*new[0], **new[1])
+        return result
+
+    return again
 
 
 def _runs_in_one_piece(module: nn.Module) -> bool:
@@ -325,11 +351,16 @@ def _tensors(values: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
-def _moments(tensor: Tensor) -> tuple[float, float]:
+def _moments(tensor: Tensor, axis: int | None) -> tuple[float, float, float]:
+    """Mean, second moment, and the variance that one feature has over samples and positions, averaged over features."""
     if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_sparse:
-        return math.nan, math.nan
+        return math.nan, math.nan, math.nan
     values = tensor.detach().double()
-    return float(values.mean()), float(values.square().mean())
+    mean, square = values.mean(), values.square().mean()
+    if axis is None:
+        return float(mean), float(square), float(square - mean**2)
+    own = values.movedim(axis, 0).flatten(1).mean(1)
+    return float(mean), float(square), float((square - own.square().mean()).clamp_min(0.0))
 
 
 def _range(numbers: Tensor) -> tuple[int, int] | None:
