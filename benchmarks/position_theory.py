@@ -2,8 +2,8 @@
 
 Convolutional networks in one and two dimensions (zero and circular padding, stride, pooling, dilation, residual
 streams) and transformers (causal and full, several logit variances, pre- and post-norm, gated, 2 to 24 layers) of
-widths 64 to 512 are drawn in torch, each with its own weights, inputs and arriving gradient. Behind every step the network's
-figures are compared with the prediction.
+widths 64 to 512 are drawn in torch, each with its own weights, inputs and arriving gradient. Behind every step the
+network's figures are compared with the prediction.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Row:
     correlation: float  # the mean correlation's largest error between positions
     scatter: float  # a single network's standard deviation of it
     between_inputs: float
+    input_scatter: float
 
 
 def compare(case: Case, seed: int) -> Row:
@@ -155,6 +156,7 @@ def compare(case: Case, seed: int) -> Row:
         float(abs(correlation.mean(0)).max()),
         float(correlation.std(0, ddof=1).max()),
         float(abs(between.mean(0)).max()),
+        float(between.std(0, ddof=1).max()),
     )
 
 
@@ -173,14 +175,15 @@ def markdown(rows: list[Row], seconds: float) -> str:
         "network, *scatter* the standard deviation of single networks at the worst step.",
         "",
         "| network | width | variance in band | q in band | gain in band | sparsity, mean | gain, mean (one), decades "
-        "| position correlation, mean (scatter) | between inputs, mean |",
+        "| position correlation, mean (scatter) | between inputs, mean (scatter) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         shares = f"{row.in_band:.1%} | {row.q_in_band:.1%} | {row.gain_in_band:.1%}"
         lines.append(
             f"| {row.case.name} | {row.case.width} | {shares} | {row.sparsity:.3f} | {row.gain:.2f} "
-            f"({row.gain_single:.2f}) | {row.correlation:.3f} ({row.scatter:.3f}) | {row.between_inputs:.3f} |"
+            f"({row.gain_single:.2f}) | {row.correlation:.3f} ({row.scatter:.3f}) | {row.between_inputs:.3f} "
+            f"({row.input_scatter:.3f}) |"
         )
 
     def mean(name: str) -> float:
@@ -190,14 +193,19 @@ def markdown(rows: list[Row], seconds: float) -> str:
         values = [getattr(row, name) for row in rows]
         return f"{sum(value <= most for value in values)} of {len(rows)} kinds (at worst {max(values):.3f})"
 
+    def sure(error: str, scatter: str) -> str:
+        pairs = [(getattr(row, error), getattr(row, scatter)) for row in rows]
+        return f"{sum(e <= 0.02 + 3.0 * s / SEEDS**0.5 for e, s in pairs)} of {len(rows)}"
+
     lines += [
         "",
         f"All together: {mean('in_band'):.1%} of the variances, {mean('q_in_band'):.1%} of the q and "
         f"{mean('gain_in_band'):.1%} of the gains of single networks lie in their bands. The mean gain is within 0.3 "
-        f"decades in {share('gain', 0.3)}, the mean correlation between positions within 0.02 in "
-        f"{share('correlation', 0.02)}, between inputs in {share('between_inputs', 0.02)}; the mean sparsity "
-        f"within 0.02 in {share('sparsity', 0.02)}. Single networks scatter about the mean as the last columns say: at width N by "
-        "some 1/√N, and plain chains of a thresholded activation, whose gain depends on q, the most.",
+        f"decades in {share('gain', 0.3)}; the mean sparsity within 0.02 in {share('sparsity', 0.02)}. The mean "
+        f"correlation between positions is within 0.02 in {share('correlation', 0.02)}, within 0.02 and three "
+        f"standard errors of that mean in {sure('correlation', 'scatter')}; between inputs in "
+        f"{share('between_inputs', 0.02)} and {sure('between_inputs', 'input_scatter')}. Single networks scatter about "
+        "the mean as the columns say, by some 1/√N at width N; plain chains of a thresholded activation, whose gain depends on q, scatter the most.",
         "",
     ]
     return "\n".join(lines)
