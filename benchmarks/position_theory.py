@@ -205,7 +205,8 @@ def markdown(rows: list[Row], seconds: float) -> str:
         f"correlation between positions is within 0.02 in {share('correlation', 0.02)}, within 0.02 and three "
         f"standard errors of that mean in {sure('correlation', 'scatter')}; between inputs in "
         f"{share('between_inputs', 0.02)} and {sure('between_inputs', 'input_scatter')}. Single networks scatter about "
-        "the mean as the columns say, by some 1/√N at width N; plain chains of a thresholded activation, whose gain depends on q, scatter the most.",
+        "the mean as the columns say, by some 1/√N at width N; plain chains of a thresholded "
+        "activation, whose gain depends on q, scatter the most.",
         "",
     ]
     return "\n".join(lines)
