@@ -1,5 +1,8 @@
 """Residual streams, norms, gates, embeddings and heads."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -142,6 +145,26 @@ def test_heads_and_the_gradient_of_cross_entropy(reads: str) -> None:
     assert gradient.kernel.sum() == pytest.approx(np.mean(overlaps), rel=0.2)
     with pytest.raises(ValueError, match="at least 2 classes, got 1"):
         Head(1)
+
+
+def test_lists_and_nested_steps_are_taken() -> None:
+    inner = Branch([Dense(1.0), Stack([Activate(relu()), Dense(1.4)])], 0.5)
+    field, gradient = Field.uniform((4,), 1.0, 0.3), Field.uniform((4,))
+    nested = run_steps([Stack([inner, Branch([Stack([Dense(1.0)])])])], field, gradient, width=16)[0]
+    flat = run_steps([inner, Branch([Dense(1.0)])], field, gradient, width=16)
+    assert nested.variance == pytest.approx(flat[-1].variance)
+    assert nested.gradient_log10 == pytest.approx(flat[0].gradient_log10)
+    assert len(nested.preactivations) == 1
+
+
+def test_what_is_remembered_dies_with_the_field() -> None:
+    field = Field.uniform((4,))
+    layer = TransformerLayer(Attention(logit_variance=1.0), feed_forward(relu(), 1.0, 1.4))
+    run_steps([layer, Branch([Dense(1.0)])], field, Field.uniform((4,)), width=8)
+    alive = weakref.ref(field)
+    del field
+    gc.collect()
+    assert alive() is None
 
 
 def test_run_steps_refuses_a_gradient_of_another_shape() -> None:
