@@ -173,19 +173,22 @@ def _rms(errors: np.ndarray, deviations: list[float]) -> float:
     return float(np.sqrt(np.mean((errors[:, varies] / known[varies]) ** 2))) if varies.any() else 1.0
 
 
-def markdown(rows: list[Row], seconds: float) -> str:
+def markdown(rows: list[Row], seconds: float, seed: int) -> str:
     count = len(rows) * SEEDS
     lines = [
         "# The theory of positions beside real networks",
         "",
-        "`python -m benchmarks.position_theory docs/results/position_theory.md`, 2026-11-17, 2 cores of an AMD EPYC, "
-        f"Zen 4, AVX-512 (one thread used, others busy), {seconds:.0f} s; torch {torch.__version__}.",
+        f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed}`, 2026-11-17, 2 cores of "
+        f"an AMD EPYC, Zen 4, AVX-512 (one thread used, others busy), {seconds:.0f} s; torch {torch.__version__}.",
         "",
         f"{count} random networks, {SEEDS} of each kind, every one with its own weights, input and arriving gradient. "
         f"A band is {BAND:g} predicted standard deviations to either side of the prediction, the gain's 0.05 decades "
         "more. "
         f"*mean* is the error of the mean over the {SEEDS} networks at the worst step, *one* that of the worst single "
         "network, *scatter* the standard deviation of single networks at the worst step.",
+        "",
+        "How deviations add up along a stream, when heads are drawn, and the width of the bands were settled while "
+        "looking at networks of these kinds with seed 0; networks of another seed are fresh, the kinds are not.",
         "",
         "| network | width | variance in band | q in band | gain in band | sparsity, mean | gain, mean (one), decades "
         "| position correlation, mean (scatter) | between inputs, mean (scatter) |",
@@ -239,7 +242,7 @@ def main() -> None:
     for i, case in enumerate(cases()):
         rows.append(compare(case, given.seed + 1000 * i))
         print(f"{len(rows)} kinds, {time.monotonic() - start:.0f} s", flush=True)
-    text = markdown(rows, time.monotonic() - start)
+    text = markdown(rows, time.monotonic() - start, given.seed)
     print(text)
     if given.path is not None:
         given.path.write_text(text)
