@@ -33,6 +33,9 @@ class Branch:
     shortcut: Sequence[Step] = ()
 
     def __post_init__(self) -> None:
+        # Lists are taken, but a step must be hashable.
+        object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "shortcut", tuple(self.shortcut))
         if not any(step.mixes_channels for step in self.steps):
             raise ValueError("a branch without a random matrix is not independent of its stream; put a Dense into it.")
 
@@ -110,14 +113,17 @@ def through(steps: Sequence[Step], field: Field, width: int | None = None) -> li
     The backward pass asks for the fields of the forward pass again, without a width, and any width's will do.
     """
     known = _KNOWN.setdefault(field, {})
-    key = (tuple(steps), width)
-    if key in known:
-        return known[key]
-    if width is None:
-        for (others, _), found in known.items():
-            if others == key[0]:
-                return found
-    fields = known[key] = [field]
+    members = tuple(steps)
+    if (members, width) not in known:
+        usable = [found for (others, _), found in known.items() if others == members] if width is None else []
+        known[members, width] = usable[0] if usable else _behind(members, field, width)
+    # The field itself is no part of what is remembered, or it would keep itself alive.
+    return [field, *known[members, width]]
+
+
+def _behind(steps: tuple[Step, ...], field: Field, width: int | None) -> list[Field]:
+    fields = []
     for step in steps:
-        fields.append(step.forward(fields[-1], width))
+        field = step.forward(field, width)
+        fields.append(field)
     return fields

@@ -48,7 +48,11 @@ class StackOfSteps:
 class Stack(StackOfSteps):
     """These steps, one after the other, as one."""
 
-    members: tuple[Step, ...]
+    members: Sequence[Step]
+
+    def __post_init__(self) -> None:
+        # A list is taken, but a step must be hashable.
+        object.__setattr__(self, "members", tuple(self.members))
 
     @property
     def steps(self) -> Sequence[Step]:
