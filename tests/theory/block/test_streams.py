@@ -114,7 +114,7 @@ def test_noise_of_a_block_against_real_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["feedforward", "gated layer"])
 def test_skewness_of_a_block_against_many_draws(name: str) -> None:
-    # A third moment needs more blocks than there is time to draw with their matrices: given v̂, |x + βf|² is a draw of two.
+    # A third moment needs more blocks than can be drawn with their matrices; given v̂, |x + βf|² is a draw of two.
     block, width, p, count = BLOCKS[name], 30, 1.3, 100_000
     rng, hidden = np.random.default_rng(4), 45
     q = block.preactivation_variance(p)
