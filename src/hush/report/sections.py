@@ -95,12 +95,12 @@ def _prediction(trains: bool | None) -> str:
 def _curves(runs: Sequence["Run"], names: Sequence[str]) -> Html:
     from hush.report import charts
 
+    accuracy = "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
+    # Of a text the loss is what counts.
+    text = "validation_loss", "validation loss", "Loss on the held-out files, in nats per byte.", False
     shown = (
         charts.Curve("losses", "step", "loss", "training loss", "Training loss; a run ends where it is not finite."),
-        charts.Curve(
-            "metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
-        ),
-        charts.Curve("metrics", "epoch", "validation_loss", "validation loss", "Loss on what is held out."),
+        charts.Curve("metrics", "epoch", *(text if all(run.config.data == "text" for run in runs) else accuracy)),
         charts.Curve("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero.", True),
     )
     pictures = []
