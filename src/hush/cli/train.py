@@ -91,10 +91,7 @@ def _train(
 
 def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     """The verdict, what the recipe chose, and for deep networks what the run will take."""
-    if config.designed:
-        say(f"Before training: {config.design().verdict}")
-    else:
-        say(f"Before training: {config.activation} is not designed, so nothing is predicted.")
+    say(f"Before training: {config.design().verdict}")
     steps = config.steps_of_an_epoch()
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "

@@ -48,7 +48,7 @@ def diagnose_checkpoint(path: str | Path, inputs: int) -> Diagnosis:
     if isinstance(model, GPT):
         windows = spread_windows(load_text().train, model.context, inputs)
         return diagnose_model(model, windows.images, windows.labels, loss=_loss_of_bytes)
-    x, labels = _digits(inputs, design.input_variance if design else 1.0)
+    x, labels = _digits(inputs, design.input_variance)
     return diagnose_model(model, _shaped(x, model), labels)
 
 

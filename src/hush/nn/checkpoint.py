@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 from torch import nn
 
-from hush.nn.models import ActivationSource, cnn, gpt, mlp, residual_mlp, resnet
+from hush.nn.models import cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.models.description import describe_network
-from hush.nn.recognise import activations_of, recognise
-from hush.theory import Design, entry_of
-from hush.theory.activations.registry import resolve
+from hush.theory import Design
 
 __all__ = ["load", "save"]
 
@@ -25,21 +22,13 @@ _BUILDERS: dict[str, tuple[Callable[..., nn.Module], str]] = {
 }
 
 
-def save(model: nn.Module, design: Design | None, path: str | Path) -> None:
-    """Write a network that a function of `hush.nn` made with its design, for `load` and `hush diagnose`.
-
-    Arguments:
-        design: None for a network of nn.ReLU, nn.GELU, nn.SiLU or nn.Tanh.
-    """
-    saved: dict[str, Any] = {"network": describe_network(model), "state_dict": model.state_dict()}
-    if design is None:
-        saved |= {"design": None, "activation": _dense_name(model)}
-    else:
-        saved |= {"design": design.to_json()}
+def save(model: nn.Module, design: Design, path: str | Path) -> None:
+    """Write a network that a function of `hush.nn` made with its design, for `load` and `hush diagnose`."""
+    saved = {"design": design.to_json(), "network": describe_network(model), "state_dict": model.state_dict()}
     torch.save(saved, path)
 
 
-def load(path: str | Path) -> tuple[nn.Module, Design | None]:
+def load(path: str | Path) -> tuple[nn.Module, Design]:
     """The network and the design that `save` wrote. A run directory stands for the file `checkpoint` in it.
 
     Raises:
@@ -64,9 +53,9 @@ def load(path: str | Path) -> tuple[nn.Module, Design | None]:
         raise _not_ours(file, f"its network is none of {', '.join(_BUILDERS)}")
     sizes = {name: value for name, value in arguments.items() if name != "kind"}
     try:
-        design = None if saved["design"] is None else Design.from_json(saved["design"])
+        design = Design.from_json(saved["design"])
         builder, takes = _BUILDERS[arguments["kind"]]
-        model = builder(**{takes: _dense_activation(saved["activation"]) if design is None else design}, **sizes)
+        model = builder(**{takes: design}, **sizes)
         model.load_state_dict(saved["state_dict"])
     except (AttributeError, KeyError, TypeError, RuntimeError, ValueError) as error:
         # torch lists every missing and superfluous weight, line by line; how it begins is enough.
@@ -76,16 +65,3 @@ def load(path: str | Path) -> tuple[nn.Module, Design | None]:
 
 def _not_ours(file: Path, reason: str) -> ValueError:
     return ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {reason}.")
-
-
-def _dense_name(model: nn.Module) -> str:
-    """The name in the registry of the activation of a network without a design, one of torch's own."""
-    names = {found.entry.name for _, module in activations_of(model) if (found := recognise(module)) is not None}
-    if len(names) != 1 or not entry_of(*names).torch_twins or entry_of(*names).parameters:
-        raise ValueError("a network without a design can be saved only with ReLU, GELU, SiLU or Tanh throughout.")
-    return names.pop()
-
-
-def _dense_activation(name: str) -> ActivationSource:
-    twins = entry_of(name).torch_twins
-    return cast("type[nn.Module]", resolve(twins[0].module))

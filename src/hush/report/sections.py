@@ -69,24 +69,18 @@ def _comparison(runs: Sequence["Run"]) -> Html:
     )  # fmt: skip
     rows = []
     for run in runs:
-        plan, result = run.config.design() if run.config.designed else None, run.result
-        row = [short_name(run), *_values_of(plan)]
+        plan, result = run.config.design(), run.result
+        clip = "none" if plan.clip is None else f"{plan.clip:.3g}"
+        slope = "" if run.config.architecture.residual else f"{plan.v_prime:.2f}"
+        row = [short_name(run), f"{plan.sparsity:g}", clip, slope]
         if result is None:
             done = len(run.metrics["epoch"])
-            row += ["not finished", "", "", f"{done} of {run.config.epochs}", ""]
-            row += [_prediction(plan.trains if plan else None)]
+            row += ["not finished", "", "", f"{done} of {run.config.epochs}", "", _prediction(plan.trains)]
         else:
             row += [result.outcome, _score(result), f"{result.sparsity:.3f}", f"{result.epochs}"]
             row += [f"{result.seconds:.0f}", _prediction(result.predicted_trains)]
         rows.append(row)
     return table(columns, rows)
-
-
-def _values_of(plan: Design | None) -> list[str]:
-    """Sparsity, clip and slope of a design; a dense activation has none."""
-    if plan is None:
-        return ["", "", ""]
-    return [f"{plan.sparsity:g}", "none" if plan.clip is None else f"{plan.clip:.3g}", f"{plan.v_prime:.2f}"]
 
 
 def _score(result: "Result") -> str:
@@ -101,12 +95,12 @@ def _prediction(trains: bool | None) -> str:
 def _curves(runs: Sequence["Run"], names: Sequence[str]) -> Html:
     from hush.report import charts
 
+    accuracy = "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
+    # Of a text the loss is what counts.
+    text = "validation_loss", "validation loss", "Loss on the held-out files, in nats per byte.", False
     shown = (
         charts.Curve("losses", "step", "loss", "training loss", "Training loss; a run ends where it is not finite."),
-        charts.Curve(
-            "metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
-        ),
-        charts.Curve("metrics", "epoch", "validation_loss", "validation loss", "Loss on what is held out."),
+        charts.Curve("metrics", "epoch", *(text if all(run.config.data == "text" for run in runs) else accuracy)),
         charts.Curve("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero.", True),
     )
     pictures = []
@@ -123,7 +117,8 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
     parts = []
     if not alone:
         parts = [heading(3, short_name(run)), verdict(_ended(run), _went_well(run))]
-    parts.append(paragraph(f"Predicted before training: {_predicted(run)}"))
+    predicted = run.result.predicted if run.result else run.config.design().verdict
+    parts.append(paragraph(f"Predicted before training: {predicted}"))
     norms = "Norm of the gradient at every layer over training; white: zero or not finite."
     shown = (
         charts.HeatMap("sparsity", "sparsity", "Sparsity of every layer over training."),
@@ -138,12 +133,6 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
     settings = [(key, json.dumps(value)) for key, value in run.config.to_dict().items() if value is not None]
     parts.append(details("Every setting", table((), [("directory", str(run.directory)), *settings])))
     return parts
-
-
-def _predicted(run: "Run") -> str:
-    if run.result is not None:
-        return run.result.predicted
-    return run.config.design().verdict if run.config.designed else "nothing, its activation is not designed."
 
 
 def _ended(run: "Run") -> str:

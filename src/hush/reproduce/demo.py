@@ -88,7 +88,7 @@ def _row(config: TrainConfig, run: Run, diagnosed: str, dense_ms: float, acceler
     assert result is not None
     return DemoRow(
         config.activation,
-        bool(result.predicted_trains),
+        result.predicted_trains,
         result.predicted,
         diagnosed,
         result.outcome,

@@ -72,26 +72,8 @@ def _within(above: float, below: float) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _design(
-    activation: str,
-    sparsity: float,
-    width: int,
-    depth: int,
-    v_prime: float | None,
-    clip: float | None,
-    q_star: float,
-    positions: int,
-) -> Design:
-    return design(
-        activation,
-        sparsity,
-        width=width,
-        depth=depth,
-        v_prime=v_prime,
-        clip=clip,
-        q_star=q_star,
-        positions=positions,
-    )
+def _design(activation: str, sparsity: float | None, **choice: Any) -> Design:
+    return design(activation, sparsity, **choice)
 
 
 def _note(text: str, default: Any) -> Any:
@@ -175,8 +157,7 @@ class TrainConfig:
             raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimizer} has its own.")
         if self.batch % self.devices:
             raise ValueError(f"a batch of {self.batch} cannot be shared by {self.devices} devices equally.")
-        if self.designed:
-            self.design()  # whatever is wrong with the activation's own values
+        self.design()  # whatever is wrong with the activation's own values
 
     def _check_values(self) -> None:
         """Each field by itself; those that the recipe fills in may be missing still."""
@@ -264,7 +245,7 @@ class TrainConfig:
 
     @property
     def designed(self) -> bool:
-        """Whether hush designs its activation; a dense one, to compare with, has nothing to choose and no verdict."""
+        """Whether hush chooses τ and m of its activation; a dense one, to compare with, has neither."""
         return self.activation not in dense_names()
 
     def steps_of_an_epoch(self, batch: int | None = None) -> int:
@@ -274,23 +255,39 @@ class TrainConfig:
         return steps_of_an_epoch(self.data, batch or self.batch, self.validation, self.subset, self.devices)
 
     def design(self) -> Design:
-        """The design at this width and depth: τ, m, σ_w, σ_b and the verdict before training.
+        """The design at this width and depth: τ, m, the σ's and the verdict before training.
 
-        Raises:
-            ValueError: for a dense activation, which has none.
+        A dense activation has neither τ nor m to choose, but a verdict.
         """
-        if not self.designed:
-            raise ValueError(f"{self.activation} is not designed: there is nothing to choose.")
         sparsity = self.sparsity
         if self.threshold is not None:
             sparsity = float(activation(self.activation, self.threshold, self._any_clip()).sparsity(self.q_star))
-        assert sparsity is not None
-        chosen = (self.v_prime, self.clip, self.q_star)
-        return _design(self.activation, sparsity, self.width, self.depth, *chosen, self._positions())
+        chosen = {"v_prime": self.v_prime, "clip": self.clip, "q_star": self.q_star}
+        size = {"width": self.width, "depth": self.depth, "positions": self._positions()}
+        return _design(self.activation, sparsity, **size, **chosen, **self._block())
+
+    def _block(self) -> dict[str, Any]:
+        """What `design` is told of a residual network.
+
+        Of a gpt it sees the feed-forward blocks; attention only mixes positions, and its branches count in β. A block
+        of a resnet is taken for one of one matrix: behind each of its norms q is the same.
+        """
+        if not self.architecture.residual:
+            return {}
+        two = "gated" if self.gated else "feedforward"
+        scale = parse_branch_scale(str(self.branch_scale))
+        if self.arch == "gpt" and isinstance(scale, str):
+            scale = 1.0 / (2 * self.depth) ** (1.0 if scale == "1/depth" else 0.5)
+        return {
+            "block": two if self.hidden is not None or self.arch == "gpt" else "residual",
+            "norm": {"none": None, "batch": "layer"}.get(str(self.norm), self.norm),
+            "branch_scale": scale,
+            "hidden": self.hidden,
+        }
 
     def _positions(self) -> int:
         """Of a CNN, the pixels of an image: so many places share each weight. Of an MLP 1."""
-        if self.arch != "cnn":
+        if self.arch not in ("cnn", "resnet"):
             return 1
         _, height, width = CATALOGUE[self.data].shape
         return (height // self.shrink) * (width // self.shrink) or 1

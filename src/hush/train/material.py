@@ -73,7 +73,7 @@ def load_material(config: TrainConfig, data_dir: str | Path | None = None, rank:
 def _images(config: TrainConfig, data_dir: str | Path | None, rank: int) -> Material:
     splits = load(
         config.data,
-        variance=config.design().input_variance if config.designed else config.q_star,
+        variance=config.design().input_variance,
         per_image=config.per_image,
         shrink=config.shrink,
         flat=config.arch in ("mlp", "residual_mlp"),

@@ -5,15 +5,12 @@ of their layers, which gives a sparse network and its dense twin the same random
 """
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hush.nn import cnn, draw_by_role_, gpt, init_, mlp, residual_mlp, resnet
-from hush.nn.models import ActivationSource
-from hush.theory import entry_of
-from hush.theory.activations.registry import resolve
 from hush.train.architectures import parse_branch_scale
 from hush.train.config import TrainConfig
 
@@ -44,7 +41,7 @@ def build(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.Modul
 
 
 def _assemble(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
-    phi, depth, width = _activation(config), config.depth, config.width
+    phi, depth, width = config.design(), config.depth, config.width
     if config.arch == "mlp":
         return mlp(math.prod(shape), classes, phi, width=width, depth=depth)
     if config.arch == "cnn":
@@ -60,12 +57,6 @@ def _assemble(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.M
     assert config.context is not None
     sizes: dict[str, Any] = {"layers": depth, "width": width, "heads": config.heads, "hidden": config.hidden}
     return gpt(phi, context=config.context, gated=config.gated, **sizes, **stream)
-
-
-def _activation(config: TrainConfig) -> ActivationSource:
-    if config.designed:
-        return config.design()
-    return cast("type[nn.Module]", resolve(entry_of(config.activation).torch_twins[0].module))
 
 
 def _example(config: TrainConfig, shape: tuple[int, ...]) -> Tensor:

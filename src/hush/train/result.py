@@ -35,7 +35,6 @@ class Result:
         started, ended: UTC, of the run itself; a run that was resumed began with its first process.
         why: the reason of the outcome, in a sentence without its full stop.
         notes: what else a reader should know, such as that nothing could be accelerated.
-        predicted_trains: None for a dense activation, of which nothing is predicted.
         layer_sparsity: on the test set, of every activation in the order of the network.
         per_byte: whether it learnt a text: accuracy and loss are then those of a byte, and the loss is what counts.
     """
@@ -51,7 +50,7 @@ class Result:
     diverged: Divergence | None
     gave_up: bool
     predicted: str
-    predicted_trains: bool | None
+    predicted_trains: bool
     versions: dict[str, str]
     started: str | None = None
     ended: str | None = None
@@ -63,8 +62,8 @@ class Result:
 
     @property
     def prediction_held(self) -> bool | None:
-        """Whether it went as predicted; None where nothing was, or the run ended before that could be seen."""
-        if self.outcome == Outcome.NOT_YET or self.predicted_trains is None:
+        """Whether it went as predicted; None where the run ended before that could be seen."""
+        if self.outcome == Outcome.NOT_YET:
             return None
         return self.predicted_trains == (self.outcome == Outcome.TRAINED)
 

@@ -161,7 +161,7 @@ def _finish(
     # A copy, since DDP may still hold the original, whose layout must then stay.
     model = copy.deepcopy(model)
     hush.sparse.decelerate(model)
-    plan = config.design() if config.designed else None
+    plan = config.design()
     score = evaluate(model, material.test)
     scratch = path / f".checkpoint.{os.getpid()}"
     checkpoint.save(model, plan, scratch)
@@ -179,8 +179,8 @@ def _finish(
         seconds=round(record.seconds, 3),
         diverged=diverged,
         gave_up=gave_up,
-        predicted=plan.verdict if plan else f"{config.activation} is not designed: nothing is predicted.",
-        predicted_trains=bool(plan.trains) if plan else None,
+        predicted=plan.verdict,
+        predicted_trains=bool(plan.trains),
         versions={
             "hush": hush.__version__,
             "torch": torch.__version__,
