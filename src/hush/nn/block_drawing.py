@@ -57,7 +57,12 @@ class BlockDrawing:
             arrivals = self.paths.arrivals(node.index)
             kinds = {None if each.node is None else self.graph[each.node].kind for each in arrivals}
             feeds_phi = kinds == {"activation"} and all(each.norm is None for each in arrivals)
-            self._set_norm(node, Affine(self.rules.q if feeds_phi else 1.0), "norm in front of φ" if feeds_phi else "norm")
+            if not feeds_phi:
+                self._set_norm(node, Affine(1.0), "norm")
+            elif node.options["norm"] in ("batch", "instance") and node.options["bias"]:
+                self._set_norm(node, self.rules.batch_norm_in_branch(), "norm in front of φ")
+            else:
+                self._set_norm(node, Affine(self.rules.q), "norm in front of φ")
 
     def __call__(self, use: LayerUse) -> None:
         roles = self.by_node.get(use.node)
@@ -220,13 +225,20 @@ class BlockDrawing:
                 continue
             with torch.no_grad():
                 if variance > 0.0:
-                    parameter.normal_(mean, math.sqrt(variance), generator=self.generator)
+                    parameter.copy_(mean + math.sqrt(variance) * self._shifts(parameter))
                 else:
                     parameter.fill_(mean)
-            kind = f"normal around {mean:.3g}" if variance > 0.0 and mean else "gaussian" if variance else ""
-            kind = kind or f"set to {mean:.4g}"
+            kind = f"normal quantiles around {mean:.3g}" if variance > 0.0 else f"set to {mean:.4g}"
             shape = tuple(parameter.shape)
             self.drawn[name] = Drawn(name, shape, layer, role, "", kind, math.sqrt(variance))
+
+    def _shifts(self, like: Tensor) -> Tensor:
+        """The quantiles of a standard normal in random order: a few channels have its spread exactly, not by chance."""
+        count = like.numel()
+        order = torch.randperm(count, generator=self.generator).to(like.device)
+        quantiles = torch.special.ndtri((torch.arange(count, dtype=torch.float64, device=like.device) + 0.5) / count)
+        scale = quantiles.square().mean().sqrt() if count > 1 else quantiles.new_ones(())
+        return (quantiles / scale)[order].view_as(like).to(like.dtype)
 
     def _set_scale(self, node: Node) -> bool:
         """A branch's own scale, such as LayerScale, starts at β; whether it could be set."""

@@ -25,6 +25,10 @@ from hush.theory import Activation, Design
 
 __all__ = ["Affine", "Rules"]
 
+# The share of q* that a BatchNorm inside a residual block has from its shift. Without any, the features of a deep network
+# become heavy-tailed one by one, and more of them are silent than a Gaussian of variance q* has; with all of it, every
+# input would look the same.
+_SHIFT_SHARE = 0.5
 # The gain of a squared gradient over all layers of a chain with BatchNorm that is aimed at; as a norm half a decade.
 _CHAIN_GAIN = 10.0
 
@@ -74,6 +78,10 @@ class Rules:
     def _batch_norm_gain(self, share: float) -> float:
         fluctuation = self.square - float(self.phi.cross_moment(share, self.q, self.q))
         return (1.0 - share) * self.q * self.slope / max(fluctuation, 1e-300)
+
+    def batch_norm_in_branch(self) -> Affine:
+        """γ and β of a BatchNorm that φ reads inside a residual block, or on the stream."""
+        return Affine((1.0 - _SHIFT_SHARE) * self.q, 0.0, _SHIFT_SHARE * self.q)
 
     def layer_norm_in_chain(self) -> Affine:
         """LayerNorm and GroupNorm divide by the second moment, so σ_w²E[φ²] and σ_b² do as in a plain chain."""

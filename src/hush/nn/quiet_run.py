@@ -50,15 +50,17 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
         for module in model.modules()
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, nn.SyncBatchNorm)
     ]
-    kept = [(buffer, buffer.clone()) for module in norms for buffer in module.buffers(recurse=False)]
+    kept = {module: dict(module._buffers) for module in norms}
     for module in norms:
         module.training = True
+        # The run updates copies, so that the statistics themselves are never touched.
+        for name, buffer in kept[module].items():
+            module._buffers[name] = None if buffer is None else buffer.clone()
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, value in kept:
-                buffer.copy_(value)
+        for module, buffers in kept.items():
+            module._buffers.update(buffers)
 
 
 def tensors_in(outputs: Any) -> list[Tensor]:

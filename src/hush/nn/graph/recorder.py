@@ -48,8 +48,11 @@ class LayerUse(NamedTuple):
 
 
 class Record(NamedTuple):
+    """A run: its nodes, which of them are outputs, and the tensors themselves if they were asked for."""
+
     nodes: list[Node]
     outputs: tuple[int, ...]
+    tensors: list[Tensor]
 
 
 def record(
@@ -58,6 +61,7 @@ def record(
     *,
     as_in_training: bool = True,
     before_layer: Callable[[LayerUse], None] | None = None,
+    with_tensors: bool = False,
 ) -> Record:
     """Run `model` on `example` (a tensor, a tuple of arguments, a dictionary of keyword arguments) and watch.
 
@@ -65,19 +69,25 @@ def record(
         as_in_training: BatchNorm by the statistics of the batch, as at the first step of training. All else, dropout
             too, is as in eval mode.
         before_layer: called each time a layer is about to run; it may change the weights.
+        with_tensors: keep the tensor of each node, with its gradient to come.
     """
-    recorder = _Recorder(model, before_layer)
+    recorder = _Recorder(model, before_layer, with_tensors)
     recorder.inputs(example)
     statistics = batch_statistics(model) if as_in_training else nullcontext()
-    with quietly(model), statistics, torch.no_grad(), recorder.hooks(), recorder:
+    gradients = torch.enable_grad() if with_tensors else torch.no_grad()
+    with quietly(model), statistics, gradients, recorder.hooks(), recorder:
         output = call_on(model, example)
     found = [recorder.node_of(tensor) for tensor in tensors_in(output)]
-    return Record(recorder.nodes, tuple(dict.fromkeys(index for index in found if index is not None)))
+    return Record(recorder.nodes, tuple(dict.fromkeys(index for index in found if index is not None)), recorder.tensors)
 
 
 class _Recorder(TorchFunctionMode):
-    def __init__(self, model: nn.Module, before_layer: Callable[[LayerUse], None] | None) -> None:
+    def __init__(
+        self, model: nn.Module, before_layer: Callable[[LayerUse], None] | None, with_tensors: bool = False
+    ) -> None:
         super().__init__()
+        self.tensors: list[Tensor] = []
+        self._with_tensors = with_tensors
         self.nodes: list[Node] = []
         self._model, self._before_layer = model, before_layer
         self._modules = {module: name for name, module in model.named_modules()}
@@ -274,6 +284,10 @@ class _Recorder(TorchFunctionMode):
             )
             self.nodes.append(node)
             self._index[tensor] = index
+            if self._with_tensors:
+                if tensor.requires_grad:
+                    tensor.retain_grad()
+                self.tensors.append(tensor)
 
     def _is_known(self, tensor: Tensor) -> bool:
         return tensor in self._index or tensor in self._parameters or tensor in self._constants
