@@ -1,4 +1,4 @@
-"""The verdict on a model that is no plain chain, in words: where it leaves its bands, and which of four things is wrong.
+"""The verdict on a model that is no plain chain, in words: where it leaves its bands, which of four things is wrong.
 
 explodes, vanishes, inputs become indistinguishable, sparsity lost
 """
@@ -66,8 +66,8 @@ def _stream(stream: tuple[StreamPoint, ...]) -> list[str]:
 def _outlook(verdict: BlockVerdict | None) -> str:
     if verdict is None:
         return (
-            "Whether it trains, hush cannot say: it takes at least two inputs, an output for each, and a gradient at the "
-            "activations, which a head of zeros gives none."
+            "Whether it trains, hush cannot say: it takes at least two inputs, an output for each, and a gradient at "
+            "the activations, which a head of zeros gives none."
         )
     named = [
         word

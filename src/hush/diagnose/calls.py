@@ -84,13 +84,20 @@ class Calls(TorchFunctionMode):
     # How it is followed.
 
     def open(self) -> None:
+        # Hooks that take no keywords: one that is removed while the model's hooks run is called once more, as such.
+        self._handles.append(self.model.register_forward_pre_hook(lambda *_: self.start()))
+        self._handles.append(self.model.register_forward_hook(lambda *_: self.running.clear()))
         for module in self.model.modules():
+            if module is self.model:
+                continue
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
-        super().__enter__()
+        enter: Any = super().__enter__  # which torch has not typed
+        enter()
 
     def close(self) -> None:
-        super().__exit__(None, None, None)
+        leave: Any = super().__exit__
+        leave(None, None, None)
         for handle in self._handles:
             handle.remove()
         self._handles, self.running, self._acting = [], [], 0
@@ -114,10 +121,7 @@ class Calls(TorchFunctionMode):
         return self.names.get(self.running[-1], "") if self.running else ""
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if module is self.model:
-            self.start()
-        else:
-            self.running.append(module)
+        self.running.append(module)
         if module in self.modules:
             self._acting += 1
             if self._acting == 1:

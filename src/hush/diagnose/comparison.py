@@ -160,7 +160,9 @@ def _of_any(
     reason = _not_finite(model)
     expected = expectation.layers if not reason else (None,) * len(measured.readings)
     if len(expected) != len(measured.readings):
-        reason = reason or "the model takes another path with other inputs, so what was followed is not what was measured"
+        reason = (
+            reason or "the model takes another path with other inputs, so what was followed is not what was measured"
+        )
         expected = (None,) * len(measured.readings)
     rows = tuple(
         _any_row(i, reading, gains[i], figures)
@@ -171,7 +173,9 @@ def _of_any(
     stream = () if reason else tuple(_stream(measured, expectation))
     explode, vanish = _shares(gains)
     verdict = judge_model(measured, rows, gains, design)
-    restarts = tuple(dict.fromkeys(f"{r.function} in {r.within or type(model).__name__!r}" for r in expectation.restarts))
+    restarts = tuple(
+        dict.fromkeys(f"{r.function} in {r.within or type(model).__name__!r}" for r in expectation.restarts)
+    )
     odds = _odds(expected) if not reason else (None, None)
     return Diagnosis(
         model=type(model).__name__,

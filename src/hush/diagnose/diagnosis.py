@@ -144,8 +144,8 @@ class Diagnosis:
 
     @property
     def trains(self) -> bool | None:
-        """The calibrated rule of `hush.theory` on what was measured: for a plain chain that at most one input in ten goes
-        astray, for any other model `hush.theory.training_rule.judge_blocks`.
+        """The calibrated rule of `hush.theory` on what was measured: for a plain chain that at most one input in ten
+        goes astray, for any other model `hush.theory.training_rule.judge_blocks`.
 
         None where neither speaks: no prediction, or a single input, of which no correlation is known.
         """

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from hush.nn.recognise import is_activation
 
-__all__ = ["acts_entry_by_entry", "activation_modules"]
+__all__ = ["activation_modules", "acts_entry_by_entry"]
 
 
 def activation_modules(model: nn.Module) -> dict[nn.Module, str]:

@@ -20,7 +20,7 @@ from hush.diagnose.walk.population import Population
 from hush.nn.quiet_run import quietly
 from hush.theory import Activation
 
-__all__ = ["COVERAGE", "Expected", "Expectation", "expect"]
+__all__ = ["COVERAGE", "Expectation", "Expected", "expect"]
 
 COVERAGE = 0.99
 _DEVIATIONS = 2.5758
@@ -46,12 +46,13 @@ class Expected:
     saturated: float | None = None
     reads: str = ""
 
-
     @property
     def gain_spread(self) -> float:
         """The standard deviation of log10 of the gain."""
-        return 0.0 if self.gain_log10_band is None else (self.gain_log10_band[1] - self.gain_log10_band[0]) / (
-            2.0 * _DEVIATIONS
+        return (
+            0.0
+            if self.gain_log10_band is None
+            else (self.gain_log10_band[1] - self.gain_log10_band[0]) / (2.0 * _DEVIATIONS)
         )
 
 
@@ -119,7 +120,9 @@ def _figures(walk: Walk, seen: Seen, last: int | None) -> Expected | None:
     return figures if seen.apply is None else _with_shares(figures, h, seen.apply, seen.phi)
 
 
-def _with_shares(figures: Expected, h: Population, apply: Callable[[Tensor], Tensor], phi: Activation | None) -> Expected:
+def _with_shares(
+    figures: Expected, h: Population, apply: Callable[[Tensor], Tensor], phi: Activation | None
+) -> Expected:
     """The share of zeros, at the expected q and at the edges of its band, and of values on a plateau."""
     with torch.no_grad():
         shares = []

@@ -97,7 +97,9 @@ def _obstacle(
     hidden = [operation for operation in flow.operations if not operation.sources <= flow.outputs]
     if functions := activation_functions(model, replace(flow, operations=tuple(hidden))):
         function, places = next(iter(functions.items()))
-        return f"the activation {function} is called as a function in {places}, which measured cannot read; use its module"
+        return (
+            f"the activation {function} is called as a function in {places}, which measured cannot read; use its module"
+        )
     if flow.used_again:
         return f"{listed(flow.used_again)} is called more than once, and the theory takes every layer's weights for new"
     unknown = next((reading for reading in measured.readings if reading.phi is None), None)

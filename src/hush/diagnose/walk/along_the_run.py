@@ -14,7 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hush.diagnose.calls import LAYER_FUNCTIONS, Calls, function_name
 from hush.diagnose.walk.backward import Gradients, same
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.dispatch import LAYERS, apply_rule
 from hush.diagnose.walk.functions import MATRIX_PRODUCTS, named
 from hush.diagnose.walk.population import Population
@@ -182,7 +182,7 @@ class _AlongTheRun(Calls):
         if before is not None:
             try:
                 after = elementwise(self.context, Elementwise(self._function(apply, x.dtype), (before,), {}), x)
-            except (Unruled, RuntimeError, ValueError) as error:
+            except (UnruledError, RuntimeError, ValueError) as error:
                 after = self._restarted(x, before, name, str(error))
             self._populations[x] = after
             self._roots[after.node] = self.activations_seen
@@ -233,15 +233,13 @@ class _AlongTheRun(Calls):
             return
         if not values:
             return
-        is_layer = func in _ATTENTIONS or (
-            func in LAYERS and (func not in MATRIX_PRODUCTS or len(given) == 1)
-        )
+        is_layer = func in _ATTENTIONS or (func in LAYERS and (func not in MATRIX_PRODUCTS or len(given) == 1))
         if is_layer:
             self._read.update(p.node for p in given)
         try:
             with torch.no_grad():
-                found = apply_rule(self.context, func, *placed, result)
-        except (Unruled, RuntimeError, ValueError, IndexError, TypeError) as error:
+                found = apply_rule(self.context, func, placed[0], placed[1], result)
+        except (UnruledError, RuntimeError, ValueError, IndexError, TypeError) as error:
             self._restart_all(func, values, given, str(error) or type(error).__name__)
             return
         for leaf, population in zip(values, found if isinstance(found, list) else [found], strict=False):
@@ -298,7 +296,7 @@ class _AlongTheRun(Calls):
         return self.context.measured(value, axis, same(before.node), layers=before.layers)
 
 
-def _in(dtype: torch.dtype, function: Any) -> Any:
+def _in(dtype: torch.dtype, function: Any) -> Callable[[Tensor], Tensor]:
     """Values in float64 for everyone but a module whose parameters want another precision."""
 
     def apply(value: Tensor) -> Tensor:
@@ -308,5 +306,3 @@ def _in(dtype: torch.dtype, function: Any) -> Any:
             return function(value.to(dtype)).to(value.dtype)  # type: ignore[no-any-return]
 
     return apply
-
-

@@ -10,10 +10,10 @@ from hush.diagnose.walk.picking import pick_measured
 from hush.diagnose.walk.population import Draws, Population, joined_places
 from hush.diagnose.walk.sites import Sites, sites_of_measured
 
-__all__ = ["Context", "Unruled"]
+__all__ = ["Context", "UnruledError"]
 
 
-class Unruled(Exception):
+class UnruledError(Exception):
     """There is no rule for this use of a function."""
 
 

@@ -40,12 +40,13 @@ def pick_measured(value: Tensor, sites: Sites, unit_axis: int) -> Tensor:
         there, here = (triangular_root(m[pair][:, pair]) for m in (wanted, found))
         if not bool((here.diagonal() > 0.0).all()):
             return drawn * (wanted[0, 0] / found[0, 0]).sqrt()
-        recoloured = there @ torch.linalg.solve_triangular(here, drawn[pair], upper=False)
+        recoloured: Tensor = there @ torch.linalg.solve_triangular(here, drawn[pair], upper=False)
         return recoloured[[0, 0, 1, 1, 0]]
     here = triangular_root(found)
     if not bool((here.diagonal() > 1e-6 * here[0, 0]).all()):
         return drawn * (wanted[0, 0] / found[0, 0]).sqrt()
-    return triangular_root(wanted) @ torch.linalg.solve_triangular(here, drawn, upper=False)
+    moved: Tensor = triangular_root(wanted) @ torch.linalg.solve_triangular(here, drawn, upper=False)
+    return moved
 
 
 def measured_moments(value: Tensor, unit_axis: int) -> Tensor:

@@ -162,11 +162,15 @@ class Draws:
         if beside is not None:
             aside = torch.cat([aside, beside.reshape(-1, DRAWS)])
         # Without what they have in common with draws that are there already, which is an accident of the sample.
-        basis = torch.linalg.svd(aside / aside.norm(dim=1, keepdim=True).clamp(min=1e-30), full_matrices=False)
-        directions = basis.Vh[basis.S > 1e-6]
+        aside = aside / aside.norm(dim=1, keepdim=True).clamp(min=1e-30)
+        # Orthonormal rows from the few products between them, which is much faster than from the rows themselves.
+        sizes, turns = torch.linalg.eigh(aside @ aside.T)
+        there = sizes > 1e-9
+        directions = (turns[:, there] / sizes[there].sqrt()).T @ aside
         normal = normal - (normal @ directions.T) @ directions
         white = torch.linalg.solve_triangular(torch.linalg.cholesky(second_moments(normal)), normal, upper=False)
-        return triangular_root(covariance) @ white
+        values: Tensor = triangular_root(covariance) @ white
+        return values
 
     def order(self, seed: int) -> Tensor:
         """A permutation of the draws, the same for the same seed."""

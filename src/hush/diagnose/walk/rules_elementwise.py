@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import Edge
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
+from hush.diagnose.walk.functions import named
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick
 from hush.diagnose.walk.population import Population
@@ -23,6 +24,9 @@ from hush.diagnose.walk.sites import Sites
 __all__ = ["Elementwise", "elementwise"]
 
 _STEP = 1e-4
+_PRODUCTS = named("mul", "__mul__", "__rmul__", "__imul__", "mul_", "multiply")
+# So many standard deviations of a sample correlation are no correlation.
+_ACCIDENT = 4.0
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,11 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
     given = [a for a in call.arguments if isinstance(a, Population)]
     sites = _sites(given, output)
     aligned = {id(p): _aligned(context, p, sites) for p in given}
-    fixed = {id(a): pick(a.detach().double() if a.is_floating_point() else a.detach(), sites)
-             for a in (*call.arguments, *call.named.values()) if isinstance(a, Tensor) and a.numel() > 1}
+    fixed = {
+        id(a): pick(a.detach().double() if a.is_floating_point() else a.detach(), sites)
+        for a in (*call.arguments, *call.named.values())
+        if isinstance(a, Tensor) and a.numel() > 1
+    }
 
     def apply(values: dict[int, Tensor]) -> Tensor:
         def entry(a: object) -> object:
@@ -58,11 +65,14 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
         # Times one, because a function that works in place refuses a leaf.
         result = apply({key: leaf * 1.0 for key, leaf in leaves.items()})
         if result.shape != next(iter(leaves.values())).shape:
-            raise Unruled("it does not work entry by entry")
+            raise UnruledError("it does not work entry by entry")
         slopes = torch.autograd.grad(result.sum(), list(leaves.values()), allow_unused=True)
     values = result.detach()
+    if call.function in _PRODUCTS and len(call.arguments) == 2:
+        factors = [aligned[id(a)].values if isinstance(a, Population) else fixed.get(id(a)) for a in call.arguments]
+        values = _as_independent(values, *factors)
     if not bool(torch.isfinite(values).all()) and not bool(torch.isinf(values).any()):
-        raise Unruled("the values expected there are not finite")
+        raise UnruledError("the values expected there are not finite")
     with torch.no_grad():
         moved = _elasticities(apply, aligned, values)
     edges, parts = [], []
@@ -78,6 +88,20 @@ def elementwise(context: Context, call: Elementwise, output: Tensor) -> Populati
     return Population(values, sites, context.record.new(*edges), blend(*parts), layers=layers)
 
 
+def _as_independent(values: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
+    """A product, without what squares of independent factors have in common by accident of the sample."""
+    if a is None or b is None or not a.is_floating_point() or not b.is_floating_point():
+        return values
+    one, two = a[0].square(), b[0].square()
+    if not (float(one.std()) > 0.0 and float(two.std()) > 0.0):
+        return values
+    alike = float(((one - one.mean()) * (two - two.mean())).mean() / (one.std() * two.std()))
+    found = float(values[0].square().mean())
+    if not abs(alike) < _ACCIDENT / math.sqrt(len(one)) or not found > 0.0:
+        return values
+    return values * math.sqrt(float(one.mean() * two.mean()) / found)
+
+
 def _sites(given: Sequence[Population], output: Tensor) -> Sites:
     """Those of the argument that has the shape of the output."""
     for population in given:
@@ -87,7 +111,7 @@ def _sites(given: Sequence[Population], output: Tensor) -> Sites:
         codes = population.sites.codes
         if codes.dim() == output.dim() and codes.shape[1:] == output.shape[1:]:
             return Sites(codes.expand(output.shape), population.sites.base)
-    raise Unruled("its arguments are spread over axes that none of them has")
+    raise UnruledError("its arguments are spread over axes that none of them has")
 
 
 def _aligned(context: Context, population: Population, sites: Sites) -> Population:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import scaled
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick_units
 from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, moments_of_places
@@ -64,7 +64,8 @@ def transposed_convolution(
     square = weight.detach().to(torch.float64).square().mean()
     groups = output.shape[1] // weight.shape[1]
     variance = float(square) * weight.shape[0] / groups * math.prod(weight.shape[2:]) / math.prod(stride)
-    return _gaussian(context, x, 1, variance, bias, sites_of_measured(output, 1))
+    # Two positions meet the same taps once in as many as a stride has steps.
+    return _gaussian(context, x, 1, variance, bias, sites_of_measured(output, 1), shared=1.0 / math.prod(stride))
 
 
 def _gaussian(
@@ -78,7 +79,7 @@ def _gaussian(
     shared: float = 1.0,
 ) -> Population:
     if not math.isfinite(variance):
-        raise Unruled("its weights are not finite")
+        raise UnruledError("its weights are not finite")
     read = context.with_units_along(x, axis)
     unit, position = read.sites.varies(axis)
     # A flattened feature map: the layer sums over its positions too.
@@ -120,7 +121,6 @@ def _strided(moments: Tensor, steps: int) -> Tensor:
     share = (near - far) / (own - far) if own > far else 0.0
     moments[0, 4] = moments[4, 0] = far + (own - far) * max(0.0, min(1.0, share)) ** steps
     return moments
-
 
 
 def _at_borders(shared: float) -> Tensor:

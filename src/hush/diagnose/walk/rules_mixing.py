@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hush.diagnose.walk.backward import Edge, scaled
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.population import (
     Population,
@@ -68,10 +68,12 @@ def softmax(context: Context, x: Population, output: Tensor, causal: bool = Fals
     return Population(values, x.sites, node, exact=True, layers=x.layers, mixing=mixing)
 
 
-def mixed(context: Context, weights: Population, v: Population, output: Tensor) -> Population:
-    """A v, of a softmax A."""
+def mixed(
+    context: Context, weights: Population, v: Population, output: Tensor, like: Sites | None = None
+) -> Population:
+    """A v, of a softmax A; `like` are the sites of the queries, which differ where heads share their values."""
     if weights.mixing is None:
-        raise Unruled("a product of two values that is no attention")
+        raise UnruledError("a product of two values that is no attention")
     own, across, between = weights.mixing
     k = exchangeable_moments(v.values)
     same = k[0, 1] + (k[0, 0] - k[0, 1]) * own
@@ -80,8 +82,10 @@ def mixed(context: Context, weights: Population, v: Population, output: Tensor) 
     both = k[0, 3] + (k[0, 2] - k[0, 3]) * min(between, across)
     moments = moments_of_places(same, other, inputs, both, other)
     values = context.draws.gaussian(moments)
-    codes = v.sites.codes
-    sites = v.sites if codes.shape == output.shape else sites_of_measured(output, -1)
+    known = [sites for sites in (v.sites, like) if sites is not None and sites.codes.shape == output.shape]
+    if not known:
+        raise UnruledError("its values have other positions than its queries")
+    sites = known[0]
     to_values = Edge(v.node, ((own, across), (1.0 - own, 1.0 - across)))
     # δ_logit = A (δ·v − its mean): only what differs between positions counts.
     to_weights = scaled(weights.node, max(0.0, float(k[0, 0] - k[0, 1])))
@@ -116,7 +120,7 @@ def attention(
     if visible < 1.0 and not causal:
         overlaps = _overlaps(context, second_moments(factor * found.values), _sizes(count, False, visible))
         weights = replace(weights, mixing=overlaps)
-    return mixed(context, weights, value, output)
+    return mixed(context, weights, value, output, query.sites)
 
 
 def averaged(context: Context, x: Population, axes: Sequence[int], output: Tensor, total: bool) -> Population:
@@ -124,7 +128,7 @@ def averaged(context: Context, x: Population, axes: Sequence[int], output: Tenso
     dims = x.sites.codes.dim()
     axes = [axis % dims for axis in axes]
     if 0 in axes:
-        raise Unruled("it takes a mean over the batch")
+        raise UnruledError("it takes a mean over the batch")
     kinds = [x.sites.varies(axis) for axis in axes]
     units, positions = any(unit for unit, _ in kinds), any(position for _, position in kinds)
     count = math.prod(x.sites.codes.shape[axis] for axis in axes)
@@ -161,20 +165,18 @@ def pooled(context: Context, x: Population, window: int, output: Tensor) -> Popu
     """A mean over windows of neighbours, which have in common what the places beside each other show."""
     x = context.with_units_along(x, 1)
     mean = x.values.mean(1, keepdim=True)
-    k = second_moments(x.values - mean)
-    own, near, far = float(k[0, 0]), float(k[0, 4]), float(k[0, 1])
-    after = own / window + (1.0 - 1.0 / window) * near
-    shrink = (max(0.0, (after - far) / (own - far)) ** 0.5) if own > far else 1.0
-    # What all positions of a unit share stays; the rest shrinks.
-    common = x.values[[1, 0, 3, 2, 1]]
-    share = max(0.0, min(1.0, far / own)) if own > 0.0 else 0.0
-    values = mean + shrink * (x.values - mean) + (1.0 - shrink) * share * (common - mean)
-    values = _with_variance(values, after)
+    k = exchangeable_moments(x.values - mean)
+    own, far, other, both, near = k[0, 0], k[0, 1], k[0, 2], k[0, 3], k[0, 4]
+    # How much nearer a neighbour is than any other position; the same holds between two inputs.
+    close = (near - far) / (own - far) if float(own) > float(far) else torch.ones_like(own)
+    share = 1.0 / window + (1.0 - 1.0 / window) * close
+    moments = moments_of_places(
+        far + (own - far) * share, far, both + (other - both) * share, both, far + 0.5 * (near - far)
+    )
+    values = mean + context.draws.gaussian(moments)
     node = context.record.new(scaled(x.node, 1.0 / window))
     sites = sites_of_measured(output, 1)
-    return Population(
-        joined_places(values, len(sites.positions)), sites, node, x.scale, exact=x.exact, layers=x.layers
-    )
+    return Population(joined_places(values, len(sites.positions)), sites, node, x.scale, exact=x.exact, layers=x.layers)
 
 
 def max_pool(context: Context, x: Population, window: int, output: Tensor) -> Population:
@@ -183,11 +185,15 @@ def max_pool(context: Context, x: Population, window: int, output: Tensor) -> Po
     values, draws = x.values, x.values.shape[1]
     ranks = values.argsort(1).argsort(1)
     normal = torch.special.ndtri((ranks.double() + 0.5) / draws)
-    near = max(0.0, min(1.0, float((normal[0] * normal[4]).mean())))
+    k = exchangeable_moments(normal).clamp(0.0, 1.0)
+    near = float(k[0, 4])
+    # What a window has in common, and what that has in common with other windows.
+    shared = (k / near).clamp(max=1.0).fill_diagonal_(1.0) if near > 0.0 else torch.eye(5, dtype=torch.float64)
+    common = context.draws.gaussian(shared)
     ordered = values.sort(1).values
     best = values.new_full(values.shape, -torch.inf)
     for _ in range(window):
-        other = near**0.5 * normal + (1.0 - near) ** 0.5 * context.draws.normal(*values.shape)
+        other = near**0.5 * common + (1.0 - near) ** 0.5 * context.draws.normal(*values.shape)
         place = (torch.special.ndtr(other) * draws).long().clamp(0, draws - 1)
         best = torch.maximum(best, ordered.gather(1, place))
     sites = sites_of_measured(output, 1)
@@ -219,19 +225,15 @@ def padded(context: Context, x: Population, output: Tensor, zeros: bool) -> Popu
     return Population(values, sites, node, x.scale, exact=x.exact, layers=x.layers)
 
 
-def _with_variance(values: Tensor, variance: float) -> Tensor:
-    mean = values.mean(1, keepdim=True)
-    found = float((values[0] - mean[0]).square().mean())
-    return mean + (values - mean) * (variance / found) ** 0.5 if found > 0.0 else values
-
-
 def _sizes(count: int, causal: bool, share: float) -> list[int]:
     """How many positions a softmax sees: all, a share of them, or 1 … count."""
     if not causal and share < 1.0 and abs(share - 0.5 * (1.0 + 1.0 / count)) < 0.02 + 1.0 / count:
         causal = True
     if causal:
-        return sorted({max(1, round((n + 0.5) * count / 16)) for n in range(16)}) if count > 16 else list(
-            range(1, count + 1)
+        return (
+            sorted({max(1, round((n + 0.5) * count / 16)) for n in range(16)})
+            if count > 16
+            else list(range(1, count + 1))
         )
     return [max(1, round(count * share))]
 

@@ -14,14 +14,18 @@ from hush.diagnose.walk.backward import scaled
 from hush.diagnose.walk.context import Context
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick_units
-from hush.diagnose.walk.population import Population, exchangeable_moments, joined_places, second_moments
+from hush.diagnose.walk.population import (
+    Population,
+    exchangeable_moments,
+    joined_places,
+    moments_of_places,
+    second_moments,
+)
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
-def layer_norm(
-    context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Population:
+def layer_norm(context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float) -> Population:
     x = context.with_units_along(x, -1)
     centred = x.values - x.values.mean(1, keepdim=True)
     return _normalised(context, x, centred, _power(centred), weight, bias, eps, 2.0 / max(2, x.units))
@@ -37,22 +41,21 @@ def group_norm(
 ) -> Population:
     """Over the positions and the units of a group; what a group's units share over positions is taken out too."""
     x = context.with_units_along(x, 1)
-    mean = x.values.mean(1, keepdim=True)
-    size = max(1, x.units // groups)
-    centred = x.values - mean
-    moments = second_moments(centred)
-    positions = x.positions
-    common = float(moments[0, 0] / positions + (1.0 - 1.0 / positions) * moments[0, 1]) / size
+    centred = x.values - x.values.mean(1, keepdim=True)
+    size, p = max(1, x.units // groups), x.positions
+    k = exchangeable_moments(centred)
+    # What the units of a group have in common over positions, within an input and between two.
+    common = (k[0, 0] / p + (1.0 - 1.0 / p) * k[0, 1]) / size
+    between = (k[0, 2] / p + (1.0 - 1.0 / p) * k[0, 3]) / size
     if size < 8:
         # Few units: each loses a visible part of what its own positions have in common.
-        centred = _without(context, centred, common, torch.tensor([0, 1, 4]))
-    power = max(1e-12, float(moments[0, 0]) - common)
-    return _normalised(context, x, centred, power, weight, bias, eps, 2.0 / max(2, size * positions))
+        left = k - moments_of_places(common, common, between, between, common)
+        centred = context.draws.gaussian(left)
+    power = max(1e-12, float(k[0, 0] - common))
+    return _normalised(context, x, centred, power, weight, bias, eps, 2.0 / max(2, size * p))
 
 
-def batch_norm(
-    context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Population:
+def batch_norm(context: Context, x: Population, weight: Tensor | None, bias: Tensor | None, eps: float) -> Population:
     """With the statistics of the batch, as in training."""
     x = context.with_units_along(x, 1)
     moments = exchangeable_moments(x.values)
@@ -66,7 +69,7 @@ def batch_norm(
     if x.gaussian:
         centred = context.draws.gaussian(moments - common)
     else:
-        centred = _without(context, x.values, common, torch.arange(5))
+        centred = _without(context, x.values, common)
     power = max(1e-12, float(moments[0, 0]) - common)
     found = _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
     # The batch as a whole has this variance. One input differs from it, as it did before: all that is taken out is what
@@ -82,21 +85,18 @@ def _power(values: Tensor) -> float:
     return float(values.square().mean())
 
 
-def _without(context: Context, values: Tensor, common: float, places: Tensor) -> Tensor:
+def _without(context: Context, values: Tensor, common: float) -> Tensor:
     """The values less their unit's own mean, of variance `common`, as far as the five places tell it.
 
     Of a Gaussian unit the mean given the places is linear in them, and the rest of it is independent.
     """
     moments = second_moments(values)
-    shared = torch.zeros(5, dtype=torch.float64)
-    shared[places] = common
+    shared = torch.full((5,), common, dtype=torch.float64)
     solved = torch.linalg.lstsq(moments + 1e-9 * moments.trace() * torch.eye(5, dtype=torch.float64), shared[:, None])
     coefficients = solved.solution[:, 0]
     rest = max(0.0, common - float(coefficients @ shared))
     mean = coefficients @ values + rest**0.5 * context.draws.normal(values.shape[1])
-    left = values.clone()
-    left[places] -= mean
-    return left
+    return values - mean
 
 
 def _normalised(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from hush.diagnose.walk.backward import Edge, scaled
-from hush.diagnose.walk.context import Context, Unruled
+from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.noise import blend
 from hush.diagnose.walk.picking import pick
 from hush.diagnose.walk.population import DRAWS, Population, joined_places
@@ -84,9 +84,7 @@ def concatenated(context: Context, parts: Sequence[Population | Tensor], axis: i
     layers = 0
     for part in whole:
         layers |= part.layers
-    edges = [
-        scaled(part.node, float(share)) for share, part in zip(shares, whole, strict=True) if part.node >= 0
-    ]
+    edges = [scaled(part.node, float(share)) for share, part in zip(shares, whole, strict=True) if part.node >= 0]
     scale = blend(*zip(weights, deviations, strict=True))
     return Population(values, sites, context.record.new(*edges), scale, exact=True, layers=layers)
 
@@ -96,9 +94,9 @@ def _population(context: Context, part: Population | Tensor, lead: Population, a
     if isinstance(part, Population):
         return part
     if not part.is_floating_point() or part.dim() != lead.sites.codes.dim():
-        raise Unruled("what it joins has another number of axes")
+        raise UnruledError("what it joins has another number of axes")
     if any(part.shape[n] != lead.sites.codes.shape[n] for n in range(part.dim()) if n != axis):
-        raise Unruled("what it joins has another shape")
+        raise UnruledError("what it joins has another shape")
     take = torch.arange(part.shape[axis]) % lead.sites.codes.shape[axis]
     sites = Sites(lead.sites.codes.index_select(axis, take), lead.sites.base)
     values = pick(part.detach().double(), sites)

@@ -29,11 +29,13 @@ class Sites:
     @cached_property
     def units(self) -> Tensor:
         """The units that are there, in ascending order."""
-        return torch.unique(self.codes % self.base)
+        found: Tensor = torch.unique(self.codes % self.base)
+        return found
 
     @cached_property
     def positions(self) -> Tensor:
-        return torch.unique(self.codes.div(self.base, rounding_mode="floor"))
+        found: Tensor = torch.unique(self.codes.div(self.base, rounding_mode="floor"))
+        return found
 
     def varies(self, axis: int) -> tuple[bool, bool]:
         """(whether the unit, whether the position) changes along `axis`."""
