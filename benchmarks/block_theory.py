@@ -230,7 +230,8 @@ def _followed(block, seen: Measured) -> np.ndarray:
     table = block.branch_covariance_and_slope(grid, one, one)[0] if block.norm is not None else None
     for _ in range(len(seen.stream) - 1):
         sum_a, sum_b = (p + block.branch_scale**2 * block.branch_variance(p) for p in (p_a, p_b))
-        branch = block.branch_covariance_and_slope(rho, p_a, p_b)[0] if table is None else np.interp(rho, grid, table)
+        free = block.branch_covariance_and_slope(rho, p_a, p_b)[0] if table is None else None
+        branch = np.interp(rho, grid, table) if free is None else free
         rho = (rho * np.sqrt(p_a * p_b) + block.branch_scale**2 * branch) / np.sqrt(sum_a * sum_b)
         p_a, p_b = (np.ones_like(sum_a),) * 2 if block.post_norm else (sum_a, sum_b)
         followed.append(rho)
@@ -273,10 +274,10 @@ def summary(table: np.ndarray, count: int) -> str:
     """The table in four sentences; its columns are the figures of `Row`."""
     mean, least, most = (function(table, axis=0) for function in (np.nanmean, np.nanmin, np.nanmax))
     return (
-        f"{len(table)} blocks, {count} networks each. Inside the 99 % band at every block: of the streams {mean[0]:.3f} "
-        f"(worst row {least[0]:.3f}), of the q {mean[2]:.3f} ({least[2]:.3f}). Between the 5 and the 95 % quantile at the "
-        f"end, where 0.9 is right: of the streams {mean[1]:.3f}, of the gains {mean[4]:.3f}. The median log10 gain is off "
-        f"by at most {most[3]:.3f}, the mean correlation at any block by at most {most[5]:.3f}."
+        f"{len(table)} blocks, {count} networks each. Inside the 99 % band at every block: of the streams "
+        f"{mean[0]:.3f} (worst row {least[0]:.3f}), of the q {mean[2]:.3f} ({least[2]:.3f}). Between the 5 and the "
+        f"95 % quantile at the end, where 0.9 is right: of the streams {mean[1]:.3f}, of the gains {mean[4]:.3f}. The "
+        f"median log10 gain is off by at most {most[3]:.3f}, the mean correlation at any block by at most {most[5]:.3f}."
     )
 
 
@@ -291,9 +292,9 @@ def page(command: str, summary: str, lines: list[str]) -> str:
             summary,
             "",
             "Bands are for networks whose gradient does not explode, and such networks are counted against them, in",
-            "blocks where at most one in ten explodes (– elsewhere). Quantiles are for all. The correlation of a pair is",
-            "held against that of pairs drawn by the finite-width theory, both relative to the infinitely wide map from",
-            "where each pair enters the first block.",
+            "blocks where at most one in ten explodes (– elsewhere). Quantiles are for all. The correlation of a pair",
+            "is held against that of pairs drawn by the finite-width theory, both relative to the infinitely wide map",
+            "from where each pair enters the first block.",
             "",
             *lines,
             "",
