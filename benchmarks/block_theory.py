@@ -277,7 +277,7 @@ def summary(table: np.ndarray, count: int) -> str:
         f"{len(table)} blocks, {count} networks each. Inside the 99 % band at every block: of the streams "
         f"{mean[0]:.3f} (worst row {least[0]:.3f}), of the q {mean[2]:.3f} ({least[2]:.3f}). Between the 5 and the "
         f"95 % quantile at the end, where 0.9 is right: of the streams {mean[1]:.3f}, of the gains {mean[4]:.3f}. The "
-        f"median log10 gain is off by at most {most[3]:.3f}, the mean correlation at any block by at most {most[5]:.3f}."
+        f"median log10 gain is off by at most {most[3]:.3f}, the mean correlation anywhere by at most {most[5]:.3f}."
     )
 
 
