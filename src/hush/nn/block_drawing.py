@@ -11,7 +11,7 @@ from hush.nn.drawing import Output
 from hush.nn.graph.branch_gain import BranchGain
 from hush.nn.graph.nodes import Graph, Node
 from hush.nn.graph.paths import Join, Paths
-from hush.nn.graph.recorder import LayerUse
+from hush.nn.graph.recorder import LayerUse, moments
 from hush.nn.graph.roles import LayerRole
 from hush.nn.init_report import Drawn
 from hush.nn.weights import DRAWS, Weights, fan_in
@@ -52,17 +52,42 @@ class BlockDrawing:
         self.chain_depth = 0 if joined else len(through)
 
     def prepare(self) -> None:
-        """Norms whose scale does not depend on what is measured: 1 and 0, and √q* where φ reads them directly."""
+        """What does not depend on what is measured in the pass: most norms, and tokens that join the stream."""
+        self._set_tokens()
         for node in self.graph.of_kind("norm"):
             arrivals = self.paths.arrivals(node.index)
             kinds = {None if each.node is None else self.graph[each.node].kind for each in arrivals}
             feeds_phi = kinds == {"activation"} and all(each.norm is None for each in arrivals)
             if not feeds_phi:
                 self._set_norm(node, Affine(1.0), "norm")
-            elif node.options["norm"] in ("batch", "instance") and node.options["bias"]:
-                self._set_norm(node, self.rules.batch_norm_in_branch(), "norm in front of φ")
+            elif node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
+                self._set_norm(node, self.rules.norm_in_branch(), "norm in front of φ")
             else:
                 self._set_norm(node, Affine(self.rules.q), "norm in front of φ")
+
+    def _set_tokens(self) -> None:
+        """Class tokens and the like get the size of the stream they join.
+
+        Much smaller ones, as they often come, would be blown up by the first norm, and so would their gradient.
+        """
+        for node in self.graph.of_kind("concat"):
+            if not node.inputs:
+                continue
+            starts = any(
+                role.role == "starts the stream"
+                for source in self.paths.sources(node.inputs[0])
+                for role in self.by_node.get(source, [])
+            )
+            moment = 1.0 if starts else self.graph[node.inputs[0]].second_moment
+            for name in node.parameters:
+                parameter = self.parameters.get(name)
+                if parameter is None or name in self.left or parameter.shape[-1] != node.features:
+                    continue
+                with torch.no_grad():
+                    parameter.normal_(0.0, math.sqrt(moment), generator=self.generator)
+                self.drawn[name] = Drawn(
+                    *(name, tuple(parameter.shape), "token", "joins the stream", ""), "gaussian", math.sqrt(moment)
+                )
 
     def __call__(self, use: LayerUse) -> None:
         roles = self.by_node.get(use.node)
@@ -85,6 +110,8 @@ class BlockDrawing:
                 continue
             if self._draw(role, node, use, sigma2, bias_variance, moment):
                 self.gain.sigma2[role.node] = sigma2
+            if role.norm is not None and role.role in ("writes to the stream", "shortcut"):
+                self._set_norm_behind(role, node, use)
 
     def _size(self, role: LayerRole, node: Node, use: LayerUse, moment: float) -> tuple[float | None, float]:
         """(σ², variance of the bias), and the norm or scale behind the layer is set as well."""
@@ -94,66 +121,90 @@ class BlockDrawing:
         if role.role == "writes to the stream":
             return self._write(role, node, use, moment), 0.0
         if role.role == "shortcut":
-            return self._shortcut(role, node, use, moment), 0.0
+            return self._shortcut(role, use, moment), 0.0
         if role.role == "output":
             edge = rules.design.sigma_w2, rules.design.sigma_b2
             sizes = {"preserve": (1.0, 0.0), "zero": (0.0, 0.0), "keep": (None, 0.0)}
             return sizes.get(self.output, edge if self.paths.source_kinds(reads) == {"activation"} else (1.0, 0.0))
         if role.role == "feeds φ" and role.norm is None:
-            behind_phi = self.paths.source_kinds(reads) == {"activation"} and role.reads != "normalised"
-            return rules.feeding(moment, behind_phi=behind_phi, has_bias=use.bias is not None)
+            return rules.feeding(moment, behind_phi=self._made_of_phi(reads), has_bias=use.bias is not None)
         if role.role == "feeds φ" and role.norm is not None and self.chain_depth and role.reads != "the input":
             norm = self.graph[role.norm]
             batch = norm.options["norm"] in ("batch", "instance")
             affine = rules.batch_norm_in_chain(self.chain_depth) if batch else rules.layer_norm_in_chain()
             if norm.options["bias"]:
                 self._set_norm(norm, affine, "norm between layer and φ")
+        if role.role == "feeds a layer" and role.norm is None and self._made_of_phi(reads):
+            return 1.0, 0.0
         return 1.0 / moment, 0.0
 
-    def _write(self, role: LayerRole, node: Node, use: LayerUse, moment: float) -> float:
-        join = role.join
-        assert join is not None
-        assert join.stream is not None
-        rules, read = self.rules, use.nodes[node.inputs[0]]
-        rest = self.gain.to(node.inputs[0], join.start, use.nodes)
-        start = use.nodes[join.start]
-        if role.post_activation and role.norm is not None:
-            norm = self.graph[role.norm]
-            if join.identity:
-                affine = rules.block_end(
-                    rest=rest,
-                    fluctuation=read.fluctuation,
-                    stream_mean=start.mean,
-                    stream_variance=start.second_moment - start.mean**2,
-                )
-            else:
-                shortcut = rules.shortcut(start.fluctuation)
-                affine = rules.block_end_with_shortcut(rest=rest, fluctuation=read.fluctuation, shortcut=shortcut)
-            self._set_norm(norm, affine, "last norm of the block")
-            return 1.0 / moment
-        wanted = self.beta**2 * self._stream_start(join.start, use.nodes)
-        rest *= self.gain.before(join.start, use.nodes)
-        if role.scale is not None and self._set_scale(self.graph[role.scale]):
-            wanted /= self.beta**2
-        if role.norm is not None:
-            norm = self.graph[role.norm]
-            batch = norm.options["norm"] in ("batch", "instance")
-            gamma2 = wanted * (read.fluctuation if batch else read.second_moment) / max(rest, 1e-300)
-            self._set_norm(norm, Affine(gamma2), "last norm of the branch")
-            return 1.0 / moment
-        return wanted / max(rest, 1e-300)
+    def _made_of_phi(self, index: int) -> bool:
+        """Whether it is φ's output, as it is or through layers that keep its size; no norm in between."""
+        if self.paths.norm_before(index) is not None:
+            return False
+        for source in self.paths.sources(index):
+            node = self.graph[source]
+            roles = self.by_node.get(source, [])
+            keeps = node.kind == "layer" and all(role.role == "feeds a layer" and role.norm is None for role in roles)
+            if node.kind != "activation" and not (keeps and self._made_of_phi(node.inputs[0])):
+                return False
+        return True
 
-    def _shortcut(self, role: LayerRole, node: Node, use: LayerUse, moment: float) -> float:
-        """A layer on the stream's own way: the stream's gradient passes with gain 1."""
-        join = role.join
-        assert join is not None
+    def _write(self, role: LayerRole, node: Node, use: LayerUse, moment: float) -> float:
+        """σ² of the last layer of a branch; where a norm follows, that has the say, and the layer gives out 1."""
+        assert role.join is not None
         if role.norm is not None:
-            fluctuation = use.nodes[node.inputs[0]].fluctuation
-            gamma2 = self.rules.shortcut(fluctuation) if role.post_activation else fluctuation
-            self._set_norm(self.graph[role.norm], Affine(gamma2), "norm on the shortcut")
             return 1.0 / moment
-        before = self.gain.before(join.start, use.nodes)
+        return self._wanted(role, use) / max(self._rest(role, node, use), 1e-300)
+
+    def _wanted(self, role: LayerRole, use: LayerUse) -> float:
+        """The gain of a squared gradient that the branch is to have, without a scale of its own if it has one."""
+        assert role.join is not None
+        own = role.scale is not None and self._set_scale(self.graph[role.scale])
+        return (1.0 if own else self.beta**2) * self._stream_start(role.join.start, use.nodes)
+
+    def _rest(self, role: LayerRole, node: Node, use: LayerUse) -> float:
+        """The gain of the branch up to what its last layer reads."""
+        assert role.join is not None
+        rest = self.gain.to(node.inputs[0], role.join.start, use.nodes)
+        return rest if role.post_activation else rest * self.gain.before(role.join.start, use.nodes)
+
+    def _shortcut(self, role: LayerRole, use: LayerUse, moment: float) -> float:
+        """A layer on the stream's own way: the stream's gradient passes with gain 1."""
+        assert role.join is not None
+        if role.norm is not None:
+            return 1.0 / moment
+        before = self.gain.before(role.join.start, use.nodes)
         return 1.0 / before if before > 0.0 else 1.0
+
+    def _set_norm_behind(self, role: LayerRole, node: Node, use: LayerUse) -> None:
+        """The norm between the last layer of a branch, or of a shortcut, and the stream."""
+        assert role.join is not None
+        assert role.norm is not None
+        assert use.reads is not None
+        assert use.weight is not None
+        norm, join, rules = self.graph[role.norm], role.join, self.rules
+        with torch.no_grad():
+            _, square, _, inverse = moments(use.again(use.reads, use.weight), node.feature_axis)
+        # What the norm divides by, in units of the layer's σ²: with it γ²·rest/divisor is the gain of the branch.
+        batch = norm.options["norm"] in ("batch", "instance")
+        divisor = (1.0 / inverse if batch else square) / self.gain.sigma2.get(role.node, 1.0)
+        if role.role == "shortcut":
+            gamma2 = rules.shortcut(divisor) if role.post_activation else divisor
+            self._set_norm(norm, Affine(gamma2), "norm on the shortcut")
+            return
+        rest, start = self._rest(role, node, use), use.nodes[join.start]
+        if not role.post_activation:
+            gamma2 = self._wanted(role, use) * divisor / max(rest, 1e-300)
+            self._set_norm(norm, Affine(gamma2), "last norm of the branch")
+        elif join.identity:
+            variance = start.second_moment - start.mean**2
+            end = rules.block_end(rest=rest, fluctuation=divisor, stream_mean=start.mean, stream_variance=variance)
+            self._set_norm(norm, end, "last norm of the block")
+        else:
+            shortcut = rules.shortcut(start.fluctuation)
+            end = rules.block_end_with_shortcut(rest=rest, fluctuation=divisor, shortcut=shortcut)
+            self._set_norm(norm, end, "last norm of the block")
 
     def _stream_start(self, index: int, nodes: list[Node]) -> float:
         """p₀/p: the second moment of the stream where it starts over that where this branch leaves it."""
@@ -197,8 +248,8 @@ class BlockDrawing:
                     done = True
                 else:
                     std = math.sqrt(bias_variance)
-                    tensor.normal_(0.0, std, generator=self.generator) if std else tensor.zero_()
-            kind = self.weights if part == "weight" else "gaussian"
+                    tensor.copy_(std * self._shifts(tensor)) if std else tensor.zero_()
+            kind = self.weights if part == "weight" else "normal quantiles"
             layer = _layer_name(node)
             self.drawn[name] = Drawn(name, tuple(tensor.shape), layer, role.role, reads, kind, std, role.block)
         return done
@@ -215,6 +266,8 @@ class BlockDrawing:
     def _set_norm(self, node: Node, affine: Affine, role: str) -> None:
         """γ and β of a norm; a norm by hand, or one without parameters of its own, stays as it is."""
         layer = f"{node.options['norm']} norm"
+        if node.options["weight"] in self.parameters and node.options["weight"] not in self.left:
+            self.gain.gamma2[node.index] = affine.gamma2
         for part, mean, variance in (
             ("weight", math.sqrt(affine.gamma2), 0.0),
             ("bias", affine.mean, affine.variance),

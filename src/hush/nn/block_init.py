@@ -49,7 +49,8 @@ def init_blocks(model: nn.Module, asked: BlockRequest, example: Arguments, flow:
     kept = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     left = dict(_not_to_be_drawn(model, graph, asked.keep))
     drawing = BlockDrawing(
-        model, graph, roles, Rules(asked.design), beta, asked.weights, asked.output, asked.generator, left
+        *(model, graph, roles, Rules(asked.design, branches), beta),
+        *(asked.weights, asked.output, asked.generator, left),
     )
     try:
         drawing.prepare()
@@ -93,7 +94,7 @@ def _check_recognised(model: nn.Module, graph: Graph, design: Design) -> None:
     if recurrent := [node for node in graph if node.options.get("recurrent")]:
         problems.append(f"{recurrent[0].function} at {listed(node.within for node in recurrent)} is recurrent")
     if lost := [node.layer or node.within for node in graph.of_kind("layer") if not node.inputs]:
-        problems.append(f"what {listed(lost)} reads could not be followed back to the input")
+        problems.append(f"what {listed(lost)} reads could not be followed back to a layer or to the input")
     phi = design.phi()
     if not any(node.phi == phi for node in graph.of_kind("activation")):
         seen = {node.function: place_name(model, node.within) for node in graph.of_kind("activation")}
@@ -150,7 +151,7 @@ def _what_it_is(roles: list[LayerRole], beta: float, branches: int) -> str:
         return "A network without residual branches, with norms, gates or concatenations, seen by data flow."
     text = ", ".join(f"{count} × {name}" for name, count in blocks.items())
     ends = any(role.post_activation for role in roles)
-    scale = "each block's gain is 1 by its last norm" if ends else f"branches scaled by β = {beta:.3g}"
+    scale = "each block's gain is near 1 by its last norm" if ends else f"branches scaled by β = {beta:.3g}"
     return f"{branches} residual branches, seen by data flow: {text}; {scale}."
 
 

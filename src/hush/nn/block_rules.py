@@ -9,14 +9,15 @@ q* is what every pre-activation is to have as its second moment, e = E[φ²] and
                               before φ that is σ² = β² p₀/(q* d): the Edge of Chaos, scaled to the stream
     query, key                second moment 1/2 each, so that the logits have variance 1/4: attention starts out nearly
                               even, and the gradient goes through the values
-    value, up, all others     second moment 1
+    value, up, all others     second moment 1; behind φ, where another layer follows without φ, σ² = 1
 
 BatchNorm takes a layer's scale away, so its γ and β take the part of σ_w and σ_b. It divides by the *fluctuation* f of a
 feature (its variance over samples and positions), which for x = φ(√(q*−b) z + √b z′) with z′ fixed per feature is
 f = e − c(b/q*), c the cross moment. A layer with BatchNorm behind it passes a squared gradient with gain γ² d/f, and with
 γ² = q* − b that is above 1 for every b < q* and goes to 1 as b goes to q*: in a chain the gain is brought down to what the
 depth allows. In a block that ends in an activation, h = φ(h′) + γẑ + β, the gain is d (1 + γ² G/f) with G that of the rest
-of the branch; γ is chosen to make it 1, and β takes out the mean of φ(h′) and adds what is missing to q*.
+of the branch; γ is chosen to make it 1, or rather as much above 1 as the number of blocks allows (at exactly 1 the inputs
+soon look all the same), and β takes out the mean of φ(h′) and adds what is missing to q*.
 """
 
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from hush.theory import Activation, Design
 
 __all__ = ["Affine", "Rules"]
 
-# The share of q* that a BatchNorm inside a residual block has from its shift. Without any, the features of a deep network
-# become heavy-tailed one by one, and more of them are silent than a Gaussian of variance q* has; with all of it, every
-# input would look the same.
+# The share of q* that a BatchNorm or GroupNorm inside a residual block has from its shift. Without any, the features of a
+# deep network become heavy-tailed one by one (and the two channels of a small group ±1), so that the share of zeros is
+# not that of a Gaussian of variance q*; with all of it, every input would look the same.
 _SHIFT_SHARE = 0.5
-# The gain of a squared gradient over all layers of a chain with BatchNorm that is aimed at; as a norm half a decade.
-_CHAIN_GAIN = 10.0
+# The gain of a squared gradient that is aimed at, over all layers of a chain with BatchNorm and over all blocks that end
+# in an activation. More keeps inputs further apart. The second is less, because there more adds to it than the theory
+# knows: what one block lets through and the next does are not independent.
+_CHAIN_GAIN, _BLOCKS_GAIN = 10.0, 10.0**0.5
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,15 @@ class Rules:
 
     Attributes:
         q: q*.
+        block_gain: the gain of a squared gradient through one block that ends in an activation.
         square, slope: E[φ²] and E[φ′²] at q*.
     """
 
     query_moment = 0.5
 
-    def __init__(self, design: Design) -> None:
+    def __init__(self, design: Design, blocks: int = 1) -> None:
         self.design = design
+        self.block_gain = _BLOCKS_GAIN ** (1.0 / max(blocks, 1))
         self.phi: Activation = design.phi()
         self.q = design.q_star
         self.square = float(self.phi.second_moment(self.q))
@@ -79,8 +84,8 @@ class Rules:
         fluctuation = self.square - float(self.phi.cross_moment(share, self.q, self.q))
         return (1.0 - share) * self.q * self.slope / max(fluctuation, 1e-300)
 
-    def batch_norm_in_branch(self) -> Affine:
-        """γ and β of a BatchNorm that φ reads inside a residual block, or on the stream."""
+    def norm_in_branch(self) -> Affine:
+        """γ and β of a BatchNorm or GroupNorm that φ reads inside a residual block, or on the stream."""
         return Affine((1.0 - _SHIFT_SHARE) * self.q, 0.0, _SHIFT_SHARE * self.q)
 
     def layer_norm_in_chain(self) -> Affine:
@@ -95,17 +100,17 @@ class Rules:
             fluctuation: f of what the last layer reads.
             stream_mean, stream_variance: of what is added.
         """
-        gamma2 = (1.0 / self.slope - 1.0) * fluctuation / max(rest, 1e-300)
+        gamma2 = (self.block_gain / self.slope - 1.0) * fluctuation / max(rest, 1e-300)
         return self._completed(gamma2, stream_mean, stream_variance)
 
     def block_end_with_shortcut(self, *, rest: float, fluctuation: float, shortcut: float) -> Affine:
         """The same where the stream comes through a layer and a norm of its own, of γ² = shortcut: both pass half."""
-        gamma2 = 0.5 / self.slope * fluctuation / max(rest, 1e-300)
+        gamma2 = 0.5 * self.block_gain / self.slope * fluctuation / max(rest, 1e-300)
         return self._completed(gamma2, 0.0, shortcut)
 
     def shortcut(self, fluctuation: float) -> float:
         """γ² of the norm on such a shortcut."""
-        return min(0.5 / self.slope * fluctuation, 0.5 * self.q)
+        return min(0.5 * self.block_gain / self.slope * fluctuation, 0.5 * self.q)
 
     def _completed(self, gamma2: float, mean: float, variance: float) -> Affine:
         # A branch that is not to be lost keeps a twentieth of q*, also where the stream alone has more than q*.

@@ -16,11 +16,13 @@ class BranchGain:
     """
     Attributes:
         sigma2: σ² of the layers that have been drawn, by node.
+        gamma2: γ² of the norms that have been set.
     """
 
     def __init__(self, paths: Paths, slope: float) -> None:
         self.paths, self.slope = paths, slope
         self.sigma2: dict[int, float] = {}
+        self.gamma2: dict[int, float] = {}
 
     def to(self, index: int, start: int, nodes: list[Node]) -> float:
         """The gain from `index` back to `start`; `nodes` holds what was measured in this run."""
@@ -65,9 +67,8 @@ class BranchGain:
         return max(gains, default=0.0)
 
     def _norm(self, node: Node, nodes: list[Node]) -> float:
-        """γ²/v: γ² from what came out, which for a norm without shift is its second moment."""
-        source = nodes[node.inputs[0]]
-        divisor = source.fluctuation if node.options["norm"] in ("batch", "instance") else source.second_moment
-        out = nodes[node.index]
-        gamma2 = out.fluctuation if node.options["norm"] in ("batch", "instance") else out.second_moment
-        return gamma2 / max(divisor, 1e-300)
+        """γ²/v; γ² as it was set, else from what came out."""
+        source, gamma2 = nodes[node.inputs[0]], self.gamma2.get(node.index, nodes[node.index].second_moment)
+        if node.options["norm"] in ("batch", "instance"):
+            return gamma2 * source.inverse_fluctuation
+        return gamma2 / max(source.second_moment, 1e-300)

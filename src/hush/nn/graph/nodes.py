@@ -47,6 +47,8 @@ class Node:
         mean, second_moment: of the tensor over all entries, in float64; nan for integers.
         fluctuation: the variance of one feature over samples and positions, averaged over the features: what BatchNorm
             divides by. It is less than the second moment by the square of each feature's own mean.
+        inverse_fluctuation: the average over the features of 1/variance, by which BatchNorm multiplies a squared
+            gradient; more than 1/fluctuation where the features differ.
         moves_only: whether it holds the values of its inputs and nothing new.
         reduces: whether it has fewer entries than the largest tensor it was made from.
         options: what else the theory needs, by kind:
@@ -79,6 +81,7 @@ class Node:
     mean: float
     second_moment: float
     fluctuation: float
+    inverse_fluctuation: float
     moves_only: bool
     reduces: bool
     options: dict[str, Any] = field(default_factory=dict)

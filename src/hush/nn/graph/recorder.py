@@ -25,7 +25,7 @@ from hush.nn.quiet_run import batch_statistics, call_on, quietly, tensors_in
 from hush.nn.recognise import is_activation, phi_of
 from hush.nn.torch_functions import CONVERSIONS, FACTORIES, LINEAR_MAPS, OPENED, REARRANGEMENTS, TABLES
 
-__all__ = ["LayerUse", "Record", "record"]
+__all__ = ["LayerUse", "Record", "moments", "record"]
 
 
 class LayerUse(NamedTuple):
@@ -276,11 +276,11 @@ class _Recorder(TorchFunctionMode):
                 axis = self._inherited(tensor, read[0])
             if features is None and tensor in self._features:
                 del self._features[tensor]  # overwritten in place
-            mean, square, fluctuation = _moments(tensor, axis)
+            mean, square, fluctuation, inverse = moments(tensor, axis)
             index = len(self.nodes)
             node = Node(
                 *(index, kind, function, self._within(), layer, names, inputs, tuple(tensor.shape), axis, origin, rows),
-                *(mean, square, fluctuation, moves_only, reduces, options),
+                *(mean, square, fluctuation, inverse, moves_only, reduces, options),
             )
             self.nodes.append(node)
             self._index[tensor] = index
@@ -365,16 +365,17 @@ def _tensors(values: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
-def _moments(tensor: Tensor, axis: int | None) -> tuple[float, float, float]:
-    """Mean, second moment, and the variance that one feature has over samples and positions, averaged over features."""
+def moments(tensor: Tensor, axis: int | None) -> tuple[float, float, float, float]:
+    """Mean, second moment, fluctuation and inverse fluctuation; see `Node`."""
     if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_sparse:
-        return math.nan, math.nan, math.nan
+        return math.nan, math.nan, math.nan, math.nan
     values = tensor.detach().double()
-    mean, square = values.mean(), values.square().mean()
+    mean, square = float(values.mean()), float(values.square().mean())
     if axis is None:
-        return float(mean), float(square), float(square - mean**2)
-    own = values.movedim(axis, 0).flatten(1).mean(1)
-    return float(mean), float(square), float((square - own.square().mean()).clamp_min(0.0))
+        variance = max(square - mean**2, 0.0)
+        return mean, square, variance, 1.0 / max(variance, 1e-30)
+    variances = values.movedim(axis, 0).flatten(1).var(1, correction=0)
+    return mean, square, float(variances.mean()), float(variances.clamp_min(1e-30).reciprocal().mean())
 
 
 def _range(numbers: Tensor) -> tuple[int, int] | None:
