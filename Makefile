@@ -49,11 +49,12 @@ test-ray: $(READY)
 	$(BIN)/python -m pytest tests/reproduce/test_cluster.py
 
 # timm asks for torchvision. It comes alone, since its dependencies would replace torch's CPU build by another; what of
-# it is compiled then does not load, and tests/models/torchvision_operators.py says why nothing here needs it.
+# it is compiled then does not load (tests/models/torchvision_operators.py says why nothing here needs it) and would break
+# whatever else imports it, Lightning too. So both go into a folder of their own, in sight of these tests only.
 test-models: $(READY)
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchvision
-	$(BIN)/pip install --quiet --constraint constraints.txt timm transformers onnx onnxruntime onnxscript
-	$(BIN)/python -m pytest tests/models tests/nn/test_export.py tests/test_docs.py
+	$(BIN)/pip install --quiet --constraint constraints.txt transformers onnx onnxruntime onnxscript
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps --upgrade --target .venv/models torchvision timm
+	PYTHONPATH=.venv/models $(BIN)/python -m pytest tests/models tests/nn/test_export.py tests/test_docs.py
 
 check: $(READY)
 	$(BIN)/ruff check .

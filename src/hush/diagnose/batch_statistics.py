@@ -1,4 +1,4 @@
-"""BatchNorm as in training, by the statistics of the batch that runs, with the running ones neither used nor changed."""
+"""BatchNorm as in training, by the statistics of the batch that runs; the running ones are neither used nor changed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,8 +19,10 @@ def write_block_verdict(
     restarts: tuple[str, ...],
     batched: bool,
     shares: tuple[float, float],
+    twins: tuple[str, ...] = (),
 ) -> str:
-    """`reason` says why nothing is predicted, and is empty where something is; `shares` explode and vanish."""
+    """`reason` says why nothing is predicted, and is empty where something is; `shares` explode and vanish; `twins`
+    are weights that start as copies of each other."""
     if reason:
         sentences = describe_measured(layers, reason, *shares)
     else:
@@ -30,6 +32,10 @@ def write_block_verdict(
         sentences.append(
             f"There is no rule for {listed(restarts, quoted=False)}: behind it the prediction starts again from what "
             f"was measured there."
+        )
+    if twins and not reason:
+        sentences.append(
+            f"The weights {listed(twins)} start as copies of each other, and the theory takes every layer's for new."
         )
     if batched:
         sentences.append("BatchNorm used the statistics of each chunk of inputs, as in training.")
@@ -60,6 +66,9 @@ def _stream(stream: tuple[StreamPoint, ...]) -> list[str]:
     text = f"The stream's variance goes from {first.p:.3g} to {last.p:.3g} over {len(stream)} sums"
     if first.p_predicted is not None and last.p_predicted is not None:
         text += f", {first.p_predicted:.3g} to {last.p_predicted:.3g} expected"
+    outside = [p for p in stream if p.p_band is not None and not p.p_band[0] <= p.p <= p.p_band[1]]
+    if outside:
+        text += f"; it leaves its band at {len(outside)} of them, first in {outside[0].name!r}"
     return [f"{text}."]
 
 

@@ -188,7 +188,9 @@ def _of_any(
         predicted_vanish=odds[1],
         coverage=None if reason else COVERAGE,
         no_prediction=reason,
-        verdict=write_block_verdict(rows, stream, verdict, reason, restarts, measured.batched, (explode, vanish)),
+        verdict=write_block_verdict(
+            rows, stream, verdict, reason, restarts, measured.batched, (explode, vanish), _twins(model)
+        ),
         stream=stream,
         block_verdict=verdict,
         restarts=restarts,
@@ -211,6 +213,20 @@ def _not_finite(model: nn.Module) -> str:
     broken = [name for name, p in model.named_parameters() if p.is_floating_point() and not bool(p.isfinite().all())]
     owners = [name.rpartition(".")[0] or name for name in broken]
     return f"the weights of {listed(owners)} are not finite" if broken else ""
+
+
+def _twins(model: nn.Module) -> tuple[str, ...]:
+    """The weights that hold the same random numbers as an earlier one, with that one in front: copies of a layer."""
+    groups: dict[tuple[object, ...], list[tuple[str, Tensor]]] = {}
+    for name, parameter in model.named_parameters():
+        values = parameter.detach()
+        if values.dim() > 1 and values.is_floating_point() and float(values.std()) > 0.0:
+            groups.setdefault((*values.shape, float(values.sum())), []).append((name, values))
+    found = []
+    for group in groups.values():
+        copies = [name for name, values in group[1:] if torch.equal(values, group[0][1])]
+        found += [group[0][0], *copies] if copies else []
+    return tuple(found)
 
 
 def _shares(gains: NDArray[np.float64]) -> tuple[float, float]:

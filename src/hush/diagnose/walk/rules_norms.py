@@ -96,7 +96,8 @@ def _without(context: Context, values: Tensor, common: float) -> Tensor:
     coefficients = solved.solution[:, 0]
     rest = max(0.0, common - float(coefficients @ shared))
     mean = coefficients @ values + rest**0.5 * context.draws.normal(values.shape[1])
-    return values - mean
+    left: Tensor = values - mean
+    return left
 
 
 def _normalised(
