@@ -15,6 +15,7 @@ from _digits import digits
 from torch.nn import functional as F  # noqa: N812
 
 import hush
+from hush.diagnose.arguments import read_inputs
 from hush.diagnose.measure import measure_model
 from hush.theory.training_rule import EXPLODING_GAIN_LOG10
 
@@ -32,7 +33,7 @@ def odds(seeds: int) -> None:
             for seed in range(seeds):
                 generator = torch.Generator().manual_seed(seed)
                 hush.init_(model, design, calibrate=calibrate, generator=generator)
-                readings = measure_model(model, (x[:16],), None, None, 16).readings
+                readings = measure_model(model, read_inputs(model, x[:16]), None, None, 16).readings
                 squares = torch.stack([reading.squared_gradients[0] for reading in readings]).log10()
                 gains.append((squares - squares[-1]).numpy())
                 last.append(readings[-1].q[0].numpy())

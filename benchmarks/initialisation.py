@@ -19,6 +19,7 @@ import torch
 from _digits import digits
 
 import hush
+from hush.diagnose.arguments import read_inputs
 from hush.diagnose.measure import measure_model
 from hush.theory import InputNorms, bands, finite_width
 
@@ -45,7 +46,7 @@ def row(name: str, sparsity: float, choice: dict, network: str, weights: str, se
     model = hush.nn.mlp(64, 10, design) if network == "mlp" else hush.nn.cnn(8, 10, design, dims=1)
     for seed in range(seeds):
         hush.init_(model, design, weights=weights, generator=torch.Generator().manual_seed(seed))
-        readings = measure_model(model, (x,), None, None, INPUTS).readings
+        readings = measure_model(model, read_inputs(model, x), None, None, INPUTS).readings
         shares.append(np.mean([reading.sparsity for reading in readings]))
         q = np.stack([torch.cat(reading.q).numpy() for reading in readings])
         for coverage, band in edges.items():

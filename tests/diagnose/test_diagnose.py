@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import hush
+from hush.diagnose.arguments import read_inputs
 from hush.diagnose.measure import measure_model
 from tests.helpers import ResNet, Transformer, assert_left_as_it_was, digits, snapshot
 from tests.nn.architectures import NO_CHAINS, UsedTwice, example
@@ -108,7 +109,7 @@ def test_chunks_do_not_matter() -> None:
 def test_no_activation_is_kept() -> None:
     """What the readings hold grows with inputs and units, not with their product."""
     model, x = network(DESIGN)
-    readings = measure_model(model, (x,), None, None, 16).readings
+    readings = measure_model(model, read_inputs(model, x), None, None, 16).readings
     for reading in readings:
         held = sum(t.numel() for t in [*reading.q, *reading.squared_gradients, *reading.cosines, reading._alive])
         assert held <= 2 * len(x) + 16 * 15 // 2 + reading.units
@@ -131,7 +132,7 @@ def test_hooks_are_removed_when_the_model_fails() -> None:
     assert_left_as_it_was(model, before)
 
 
-def test_resnet_is_measured_without_a_prediction() -> None:
+def test_resnet_is_read_layer_by_layer() -> None:
     diagnosis = hush.diagnose(ResNet(nn.ReLU()), torch.randn(8, 3, 8, 8))
     # One module called four times is four layers.
     assert [layer.name for layer in diagnosis.layers] == [f"blocks.0.phi{n}" for n in ("", "#2", "#3", "#4")]
@@ -141,71 +142,102 @@ def test_resnet_is_measured_without_a_prediction() -> None:
         "blocks.0.conv1 Conv2d",
         "blocks.0.conv2 Conv2d + 1 more",
     ]
-    assert diagnosis.layers[0].q_band is None
-    assert diagnosis.first_outside is None
-    assert "an add in 'blocks.0' joins blocks.0.conv2 with stem (2 such joins in all); BatchNorm2d" in diagnosis.verdict
+    assert [point.name for point in diagnosis.stream] == ["blocks.0", "blocks.1"]
+    assert diagnosis.batch_statistics
+    assert diagnosis.verdict.endswith("BatchNorm used the statistics of each chunk of inputs, as in training.")
 
 
 @pytest.mark.parametrize("phi", [DESIGN.module(), nn.GELU()], ids=str)
-def test_transformer_is_measured_without_a_prediction(phi: nn.Module) -> None:
+def test_transformer_on_tokens(phi: nn.Module) -> None:
     diagnosis = hush.diagnose(Transformer(phi), torch.randint(0, 50, (8, 5)))
     assert len(diagnosis.layers) == 1
     assert (diagnosis.layers[0].units, diagnosis.layers[0].positions) == (128, 5)
-    assert diagnosis.verdict.startswith("Nothing is predicted: there is theory for plain chains of layers only")
+    assert diagnosis.layers[0].q_band is not None
+    assert not diagnosis.no_prediction
 
 
 @pytest.mark.parametrize(("build", "seen"), NO_CHAINS, ids=lambda value: getattr(value, "__name__", ""))
-def test_without_theory_it_says_what_was_measured_and_predicts_nothing(build, seen: str) -> None:
+def test_what_is_no_chain_has_a_prediction_too(build, seen: str) -> None:
     model = build(nn.ReLU())
-    diagnosis = hush.diagnose(model, example(model))
-    assert diagnosis.verdict.startswith("Nothing is predicted: ")
-    assert seen in diagnosis.no_prediction
-    assert "Measured " in diagnosis.verdict
-    assert diagnosis.trains is None
-    assert diagnosis.predicted_explode is None
-    assert not re.search("should|will", diagnosis.verdict)
-    assert "band" not in str(diagnosis)
+    diagnosis = hush.diagnose(model, example(model, 16))
+    assert not diagnosis.no_prediction
+    assert diagnosis.trains is not None
+    assert diagnosis.block_verdict is not None
+    for layer in diagnosis.layers:
+        assert layer.q_band[0] <= layer.q_predicted <= layer.q_band[1]
+        # Sixteen units: a rough figure, which a wrong rule would still miss.
+        assert 0.3 < layer.q / layer.q_predicted < 3.0
+    known = build.__name__ not in ("Assigned", "Recurrent")
+    assert ("There is no rule for" in diagnosis.verdict) == (not known)
 
 
-@pytest.mark.parametrize(("scale", "words"), [(4.0, "explodes"), (0.05, "vanishes"), (1.0, "hush cannot say")])
-def test_without_theory_gradients_are_stated_as_measured(scale: float, words: str) -> None:
-    layers = [module for _ in range(8) for module in (nn.Linear(32, 32), nn.BatchNorm1d(32, affine=False), nn.ReLU())]
-    model = nn.Sequential(*layers, nn.Linear(32, 4))
-    for module in model:
+def test_what_there_is_no_rule_for_is_named_and_started_from_anew() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(self.a(x))
+            x = torch.cumsum(x, 1)
+            return self.c(torch.relu(self.b(x)))
+
+    torch.manual_seed(0)
+    diagnosis = hush.diagnose(Odd(), X)
+    assert diagnosis.restarts == ("cumsum in 'Odd'",)
+    assert "There is no rule for cumsum in 'Odd': behind it the prediction starts again" in diagnosis.verdict
+    assert [layer.leaves_band for layer in diagnosis.layers] == [False, False]
+
+
+@pytest.mark.parametrize(("scale", "words"), [(4.0, "it explodes"), (0.05, "it vanishes"), (1.0, "It should train")])
+def test_gradients_of_a_residual_network_are_judged(scale: float, words: str) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(32, 32, bias=False) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            # The skip goes around one layer of three, so that a wrong scale of the others shows.
+            x = self.a(x)
+            return torch.relu(self.b(x)) + self.c(x)
+
+    model = nn.Sequential(*(Block() for _ in range(8)), nn.Linear(32, 4))
+    generator = torch.Generator().manual_seed(0)
+    for module in model.modules():
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, 0.0, scale * (2.0 / 32) ** 0.5, generator=torch.Generator().manual_seed(0))
+            nn.init.normal_(module.weight, 0.0, scale * (0.66 / 32) ** 0.5, generator=generator)
     diagnosis = hush.diagnose(model, torch.randn(16, 32, generator=torch.Generator().manual_seed(0)))
     assert words in diagnosis.verdict
-    assert ", as measured." in diagnosis.verdict or words == "hush cannot say"
-    ratio = float(re.search(r"is (\S+) times .median over the inputs. that at '23'", diagnosis.verdict).group(1))
-    assert math.isclose(ratio, 10 ** (0.5 * diagnosis.layers[0].gain_log10), rel_tol=0.01)
+    assert diagnosis.trains == (scale == 1.0)
+    for layer in diagnosis.layers:
+        assert abs(layer.gain_log10 - layer.gain_log10_predicted) < 0.3
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"),
+    "model",
     [
-        (UsedTwice(nn.ReLU()), "'b' is called more than once"),
-        (
-            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 16), nn.ReLU()),
-            "'4' reads 2, where 3 would be next|'4' reads 3, where 2 would be next",
-        ),
-        (
-            nn.Sequential(nn.Linear(16, 16), nn.Mish(), nn.Linear(16, 16), nn.Mish()),
-            r"'1' is Mish\(\), whose φ is not in the registry",
-        ),
-        (
-            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Hardtanh()),
-            r"the activations are not all the same: ReLU\(\), Hardtanh",
-        ),
-        (
-            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.AvgPool1d(1), nn.Linear(16, 16), nn.ReLU()),
-            "avg_pool1d stands between the layers, at '3'",
-        ),
-        (nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)), "it takes at least two layers"),
+        UsedTwice(nn.ReLU()),
+        nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 16), nn.ReLU()),
+        nn.Sequential(nn.Linear(16, 16), nn.Mish(), nn.Linear(16, 16), nn.Mish()),
+        nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Hardtanh()),
+        nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.AvgPool1d(1), nn.Linear(16, 16), nn.ReLU()),
+        nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)),
     ],
+    ids=["used twice", "two layers in a row", "Mish", "two activations", "pooled", "one activation"],
 )
-def test_other_reasons_for_no_prediction(model: nn.Module, reason: str) -> None:
-    assert re.search(reason, hush.diagnose(model, example(model)).no_prediction)
+def test_what_the_theory_of_chains_leaves_out_is_predicted_function_by_function(model: nn.Module) -> None:
+    diagnosis = hush.diagnose(model, example(model, 16))
+    assert not diagnosis.no_prediction
+    assert diagnosis.block_verdict is not None
+    assert all(layer.q_band is not None for layer in diagnosis.layers)
+
+
+def test_a_head_of_zeros_is_no_failure() -> None:
+    model = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 3))
+    nn.init.zeros_(model[-1].weight)
+    diagnosis = hush.diagnose(model, X)
+    assert diagnosis.trains is None
+    assert "a gradient at the activations, which a head of zeros gives none" in diagnosis.verdict
 
 
 def test_several_heads_do_not_hinder_a_prediction() -> None:
@@ -436,15 +468,6 @@ def chain(phi: nn.Module) -> nn.Sequential:
 X = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
 
 
-class Functional(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = nn.Linear(64, 8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.b(torch.relu(self.a(x)))
-
-
 class Odd(nn.Module):
     """Gives out something that is no tensor, after running its layers; or its input, without running them."""
 
@@ -464,7 +487,7 @@ class Odd(nn.Module):
         (chain(nn.ReLU()), {"inputs": X / 0.0}, "the inputs hold 512 values that are NaN or infinite"),
         (chain(nn.ReLU()), {"inputs": torch.zeros(8, 64)}, "the inputs are constant: every value is 0"),
         (nn.Sequential(nn.ReLU()), {"inputs": X}, "has no Linear or Conv layer"),
-        (nn.Sequential(nn.Linear(64, 3)), {"inputs": X}, "has no activation module to read"),
+        (nn.Sequential(nn.Linear(64, 3)), {"inputs": X}, "has no activation to read"),
         (chain(nn.GELU()), {"inputs": X, "design": DESIGN}, "GELU.*but the design is for CReLU"),
         (chain(nn.ReLU()), {"inputs": X, "design": DESIGN}, "the model uses ReLU.*but the design is for CReLU"),
         (chain(nn.ReLU()), {"inputs": X, "targets": torch.zeros(3)}, "8 inputs need 8 targets, got 3"),
@@ -474,14 +497,8 @@ class Odd(nn.Module):
         (chain(nn.ReLU()), {"inputs": X, "targets": torch.zeros(8, 10).long()}, "one for each input"),
         (chain(nn.ReLU()), {"inputs": X, "loss": lambda out, _: out}, "one number .* got a tensor of shape .8, 10."),
         (chain(nn.ReLU()), {"inputs": (X, X[:3])}, "same number of inputs, batch first, got 8, 3"),
-        (Functional(), {"inputs": X}, r"functions \(relu in Functional.forward\), which hooks cannot read"),
         (Odd("text"), {"inputs": X}, "the model gives out str, in which there is no tensor"),
         (Odd(None), {"inputs": X}, "none of the activation modules of Odd ran"),
-        (
-            nn.TransformerEncoderLayer(64, 2, 32, batch_first=True),
-            {"inputs": X[:, None]},
-            r"relu in TransformerEncoderLayer.forward.*nn.TransformerEncoderLayer takes activation=nn.ReLU\(\)",
-        ),
     ],
 )
 def test_bad_input(model: nn.Module, arguments: dict, sentence: str) -> None:

@@ -69,5 +69,15 @@ def test_history_is_bounded(model: nn.Sequential) -> None:
 def test_bad_values(model: nn.Sequential) -> None:
     with pytest.raises(ValueError, match="every must be at least 1, got 0"):
         hush.diagnose.Monitor(model, every=0)
-    with pytest.raises(ValueError, match="no activation module"):
-        hush.diagnose.Monitor(nn.Linear(2, 2))
+    bare = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="Linear has no activation to read"), hush.diagnose.Monitor(bare):
+        bare(torch.ones(1, 2))
+
+
+def test_functions_are_read_too() -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with hush.diagnose.Monitor(model, every=1) as monitor:
+        model(torch.randn(3, 4, 8)).sum().backward()
+    layer = monitor.history[0].layers[0]
+    assert layer.name == "relu()"
+    assert layer.gradient > 0.0

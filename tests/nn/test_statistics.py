@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import hush
+from hush.diagnose.arguments import read_inputs
 from hush.diagnose.measure import measure_model
 from hush.theory import InputNorms, bands, finite_width
 from tests.helpers import digits
@@ -33,7 +34,7 @@ def check(design: hush.Design, model: torch.nn.Module, x: torch.Tensor, weights:
     shares, inside, gains = [], [], []
     for seed in range(SEEDS):
         hush.init_(model, design, weights=weights, generator=torch.Generator().manual_seed(seed))
-        readings = measure_model(model, (x,), None, None, 128).readings
+        readings = measure_model(model, read_inputs(model, x), None, None, 128).readings
         q = np.stack([torch.cat(reading.q).numpy() for reading in readings])
         shares.append(np.mean([reading.sparsity for reading in readings]))
         inside.append(((q >= low) & (q <= high)).mean())

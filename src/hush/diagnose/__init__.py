@@ -9,11 +9,11 @@ import sys
 
 from hush.diagnose.callable_package import CallablePackage
 from hush.diagnose.comparison import diagnose_model
-from hush.diagnose.diagnosis import Diagnosis, Layer
+from hush.diagnose.diagnosis import Diagnosis, Layer, StreamPoint
 from hush.diagnose.monitor import Monitor, Snapshot
 from hush.diagnose.share_of_zeros import Sparsity, sparsity
 
-__all__ = ["Diagnosis", "Layer", "Monitor", "Snapshot", "Sparsity", "diagnose_model", "sparsity"]
+__all__ = ["Diagnosis", "Layer", "Monitor", "Snapshot", "Sparsity", "StreamPoint", "diagnose_model", "sparsity"]
 
 # `hush.diagnose` names both the package and what one does with it. A function could not stay at that name: importing
 # any submodule puts the package back in its place. So the package is callable, and calls `diagnose_model`.

@@ -7,6 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from hush.diagnose import diagnosis, monitor
+from hush.diagnose.arguments import Inputs
 from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.measure import Loss
 from hush.theory import Design
@@ -23,7 +24,7 @@ class CallablePackage(ModuleType):
     def __call__(
         self,
         model: nn.Module,
-        inputs: Tensor | tuple[Tensor, ...],
+        inputs: Inputs,
         targets: Tensor | None = None,
         *,
         design: Design | None = None,

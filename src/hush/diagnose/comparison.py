@@ -1,21 +1,28 @@
 """What was measured beside what was predicted: the work behind `hush.diagnose(model, inputs)`."""
 
+import math
 from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hush.diagnose.diagnosis import Diagnosis, Layer
-from hush.diagnose.hooks import ActivationHooks
-from hush.diagnose.measure import Loss, gain_log10, measure_model
+from hush.diagnose.arguments import Arguments, Inputs, read_inputs
+from hush.diagnose.block_figures import judge_model
+from hush.diagnose.block_verdict import write_block_verdict
+from hush.diagnose.diagnosis import Diagnosis, Layer, Range, StreamPoint
+from hush.diagnose.expectation import COVERAGE, Expectation, Expected, expect
+from hush.diagnose.hooks import Wanted
+from hush.diagnose.measure import Loss, Measured, gain_log10, measure_model
 from hush.diagnose.prediction import Prediction, predict
+from hush.diagnose.reading import Reading
 from hush.diagnose.verdict import write_verdict
-from hush.nn.checks import check_activations, check_inputs, check_model
-from hush.nn.flow import Flow, layer_kind
+from hush.nn.checks import check_activations
+from hush.nn.flow import Flow, layer_kind, weight_layers
 from hush.nn.recognise import activations_of
-from hush.nn.structure import activation_functions, source_name
+from hush.nn.structure import listed, source_name
 from hush.nn.tracing import trace_flow
 from hush.theory import Band, Design
 from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
@@ -25,7 +32,7 @@ __all__ = ["diagnose_model"]
 
 def diagnose_model(
     model: nn.Module,
-    inputs: Tensor | tuple[Tensor, ...],
+    inputs: Inputs,
     targets: Tensor | None = None,
     *,
     design: Design | None = None,
@@ -33,16 +40,19 @@ def diagnose_model(
     chunk: int = 128,
     allow: tuple[type[nn.Module], ...] = (),
 ) -> Diagnosis:
-    """Run `model` on `inputs` and say, layer by layer, whether it follows the theory.
+    """Run `model` on `inputs` and say, layer by layer, whether it follows the theory, and whether it should train.
 
-    A layer is one call of an activation module: h its input, φ(h) its output. The model is run in eval mode, in
-    chunks, and left exactly as it was: no hook, no gradient, no changed buffer or random state stays behind.
+    A layer is one call of an activation, module or function: h its input, φ(h) its output. Sums of a residual stream
+    and its branches are read too. The model is run in eval mode, in chunks, and left exactly as it was: no hook, no
+    gradient, no changed buffer or random state stays behind. Only BatchNorm works as in training, with the statistics
+    of each chunk, where there is more than one input; its running statistics are neither used nor changed.
 
-    There is theory for plain chains of layers only. Any other model is measured all the same; its verdict says what
-    was seen in it and that nothing is predicted.
+    A plain chain of layers is set beside the exact theory of chains at its width and depth. Any other model is set
+    beside what mean-field theory expects of it function by function, from the variances of its own weights; where
+    there is no rule for a function the prediction starts again from what was measured there, and the verdict names it.
 
     Arguments:
-        inputs: a tensor, or a tuple of the model's arguments, batch first.
+        inputs: a tensor, a tuple of the model's arguments, or a dictionary of named ones, batch first.
         targets: class numbers (cross-entropy) or values (squared error) for the first output, for the gradient;
             without them a random linear probe of all outputs is differentiated.
         design: what the model was made for; without it σ_w, σ_b and φ are read off the model.
@@ -52,99 +62,286 @@ def diagnose_model(
         allow: activation classes that may stand beside the design's own.
 
     Raises:
-        ValueError: if the model has no Linear or Conv or no activation module, the inputs are empty, constant, not
-            finite or of the wrong dtype, the targets do not fit, or the design is for another activation than the
-            model uses.
+        ValueError: if the model has no weights or no activation, the inputs are empty, constant, not finite or of the
+            wrong dtype, the targets do not fit, or the design is for another activation than the model uses.
     """
-    layers = check_model(model)
-    arguments = check_inputs(model, inputs)
-    count = arguments[0].shape[0]
+    _check_weights(model)
+    arguments = read_inputs(model, inputs)
     if design is not None:
         check_activations(model, design, allow)
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}.")
-    if any(x.shape[0] != count for x in arguments):
-        lengths = ", ".join(str(x.shape[0]) for x in arguments)
-        raise ValueError(f"every argument needs the same number of inputs, batch first, got {lengths}.")
-    if targets is not None and len(targets) != count:
-        raise ValueError(f"{count} inputs need {count} targets, got {len(targets)}.")
+    if targets is not None and len(targets) != arguments.count:
+        raise ValueError(f"{arguments.count} inputs need {arguments.count} targets, got {len(targets)}.")
     # Two inputs tell the order of data flow as well as all of them.
-    flow = trace_flow(model, tuple(x[:2] for x in arguments))
-    _check_activation_modules(model, flow)
-    hooks = measure_model(model, arguments, targets, loss, chunk)
-    prediction = predict(hooks, model, flow, layers, design)
-    gains = gain_log10(hooks)
-    rows = tuple(_rows(hooks, gains, flow, layers, prediction if isinstance(prediction, Prediction) else None))
-    expected = prediction.bands if isinstance(prediction, Prediction) else None
-    explode = float((gains.max(0) > EXPLODING_GAIN_LOG10).mean())
-    vanish = float((gains[0] < VANISHING_GAIN_LOG10).mean())
+    flow = trace_flow(model, arguments.part(0, 2).args) if not arguments.kwargs else None
+    chain = _as_chain(model, arguments, flow, targets, loss, chunk, design)
+    if chain is not None:
+        measured, prediction = chain
+        return _of_chain(model, arguments, measured, prediction, flow, targets is None and loss is None, design)
+    return _of_any(model, arguments, targets, loss, chunk, design)
+
+
+def _check_weights(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if nn.parameter.is_lazy(parameter):
+            raise ValueError(f"{name} is lazy and has no shape yet; run the model once on an example batch first.")
+        if parameter.is_meta:
+            raise ValueError(f"{name} is on the meta device and holds no values; call model.to_empty(device=…) first.")
+    if not any(parameter.dim() > 1 for parameter in model.parameters()):
+        raise ValueError(f"{type(model).__name__} has no Linear or Conv layer, so there is nothing to do here.")
+
+
+def _as_chain(
+    model: nn.Module,
+    arguments: Arguments,
+    flow: Flow | None,
+    targets: Tensor | None,
+    loss: Loss | None,
+    chunk: int,
+    design: Design | None,
+) -> tuple[Measured, Prediction] | None:
+    """Measured and predicted by the theory of chains; None for everything else."""
+    if flow is None or not flow.activations or not flow.calls:
+        return None
+    if any(operation.kind != "activation" for operation in flow.operations):
+        return None
+    # Activations applied as functions stand behind the heads of a chain, or it is none.
+    measured = measure_model(model, arguments, targets, loss, chunk, Wanted(frozenset()))
+    prediction = predict(measured, model, flow, weight_layers(model), design)
+    return (measured, prediction) if isinstance(prediction, Prediction) else None
+
+
+def _of_chain(
+    model: nn.Module,
+    arguments: Arguments,
+    measured: Measured,
+    prediction: Prediction,
+    flow: Flow | None,
+    probe: bool,
+    design: Design | None,
+) -> Diagnosis:
+    assert flow is not None
+    gains = gain_log10(measured.readings)
+    layers = weight_layers(model)
+    rows = tuple(
+        _chain_row(i, reading, gains[i], _reads(flow.activations[i].reads, layers), prediction)
+        for i, reading in enumerate(measured.readings)
+    )
+    explode, vanish = _shares(gains)
     return Diagnosis(
         model=type(model).__name__,
-        inputs=count,
-        gradient_of="a random probe" if targets is None and loss is None else "the loss",
+        inputs=arguments.count,
+        gradient_of="a random probe" if probe else "the loss",
         layers=rows,
         explode=explode,
         vanish=vanish,
-        predicted_explode=None if expected is None else expected.explode,
-        predicted_vanish=None if expected is None else expected.vanish,
-        coverage=None if expected is None else expected.coverage,
-        no_prediction=prediction if isinstance(prediction, str) else "",
+        predicted_explode=prediction.bands.explode,
+        predicted_vanish=prediction.bands.vanish,
+        coverage=prediction.bands.coverage,
+        no_prediction="",
         verdict=write_verdict(rows, prediction, explode, vanish, design),
     )
 
 
-def _check_activation_modules(model: nn.Module, flow: Flow) -> None:
-    if flow.activations:
-        return
-    kind, functions = type(model).__name__, activation_functions(model, flow)
-    if functions:
-        seen = "; ".join(f"{function} in {places}" for function, places in functions.items())
-        raise ValueError(
-            f"{kind} applies its activations as functions ({seen}), which hooks cannot read; call modules in "
-            f"their place, nn.ReLU() for relu and the like (nn.TransformerEncoderLayer takes activation=nn.ReLU())."
+def _of_any(
+    model: nn.Module,
+    arguments: Arguments,
+    targets: Tensor | None,
+    loss: Loss | None,
+    chunk: int,
+    design: Design | None,
+) -> Diagnosis:
+    expectation = expect(model, arguments, chunk)
+    measured = measure_model(model, arguments, targets, loss, chunk, expectation.wanted)
+    if not measured.readings:
+        raise ValueError(_no_activation(model))
+    gains = gain_log10(measured.readings)
+    reason = _not_finite(model)
+    expected = expectation.layers if not reason else (None,) * len(measured.readings)
+    if len(expected) != len(measured.readings):
+        reason = (
+            reason or "the model takes another path with other inputs, so what was followed is not what was measured"
         )
-    if next(activations_of(model), None) is not None:
-        raise ValueError(f"none of the activation modules of {kind} ran on these inputs, so there is nothing to read.")
-    raise ValueError(
-        f"{kind} has no activation module to read; hush.diagnose sees modules, not functions, so call nn.ReLU(), "
-        f"design.module() or the like in forward."
+        expected = (None,) * len(measured.readings)
+    rows = tuple(
+        _any_row(i, reading, gains[i], figures)
+        for i, (reading, figures) in enumerate(zip(measured.readings, expected, strict=True))
+    )
+    if not reason and all(figures is None for figures in expected):
+        reason = "what the activations read could not be followed back to the input"
+    stream = () if reason else tuple(_stream(measured, expectation))
+    explode, vanish = _shares(gains)
+    verdict = judge_model(measured, rows, gains, design)
+    restarts = tuple(
+        dict.fromkeys(f"{r.function} in {r.within or type(model).__name__!r}" for r in expectation.restarts)
+    )
+    odds = _odds(expected) if not reason else (None, None)
+    return Diagnosis(
+        model=type(model).__name__,
+        inputs=arguments.count,
+        gradient_of="a random probe" if targets is None and loss is None else "the loss",
+        layers=rows,
+        explode=explode,
+        vanish=vanish,
+        predicted_explode=odds[0],
+        predicted_vanish=odds[1],
+        coverage=None if reason else COVERAGE,
+        no_prediction=reason,
+        verdict=write_block_verdict(
+            rows, stream, verdict, reason, restarts, measured.batched, (explode, vanish), _twins(model)
+        ),
+        stream=stream,
+        block_verdict=verdict,
+        restarts=restarts,
+        batch_statistics=measured.batched,
     )
 
 
-def _rows(
-    hooks: ActivationHooks,
-    gains: NDArray[np.float64],
-    flow: Flow,
-    layers: dict[str, nn.Module],
-    prediction: Prediction | None,
-) -> Iterator[Layer]:
-    for i, reading in enumerate(hooks.readings):
-        q = torch.cat(reading.q).cpu().numpy()
-        squares = torch.cat(reading.squared_gradients)
-        # Which band stands beside which figure; none without a prediction.
-        bands = None if prediction is None else prediction.bands
-        q_band = _at(None if bands is None else bands.q, i)
-        yield Layer(
+def _no_activation(model: nn.Module) -> str:
+    kind = type(model).__name__
+    if next(activations_of(model), None) is not None:
+        return f"none of the activation modules of {kind} ran on these inputs, so there is nothing to read."
+    return (
+        f"{kind} has no activation to read: no module that works entry by entry, and no function such as relu that a "
+        f"layer reads; hush.diagnose looks at what goes into activations and what comes out."
+    )
+
+
+def _not_finite(model: nn.Module) -> str:
+    """Why weights make a prediction impossible; empty if they do not."""
+    broken = [name for name, p in model.named_parameters() if p.is_floating_point() and not bool(p.isfinite().all())]
+    owners = [name.rpartition(".")[0] or name for name in broken]
+    return f"the weights of {listed(owners)} are not finite" if broken else ""
+
+
+def _twins(model: nn.Module) -> tuple[str, ...]:
+    """The weights that hold the same random numbers as an earlier one, with that one in front: copies of a layer."""
+    groups: dict[tuple[object, ...], list[tuple[str, Tensor]]] = {}
+    for name, parameter in model.named_parameters():
+        values = parameter.detach()
+        if values.dim() > 1 and values.is_floating_point() and float(values.std()) > 0.0:
+            groups.setdefault((*values.shape, float(values.sum())), []).append((name, values))
+    found = []
+    for group in groups.values():
+        copies = [name for name, values in group[1:] if torch.equal(values, group[0][1])]
+        found += [group[0][0], *copies] if copies else []
+    return tuple(found)
+
+
+def _shares(gains: NDArray[np.float64]) -> tuple[float, float]:
+    """Of the inputs, those whose gradient explodes and those whose vanishes."""
+    return float((gains.max(0) > EXPLODING_GAIN_LOG10).mean()), float((gains[0] < VANISHING_GAIN_LOG10).mean())
+
+
+def _odds(expected: tuple[Expected | None, ...]) -> tuple[float | None, float | None]:
+    """The same as expected of networks of this kind: the odds at the worst layer, and at the first."""
+    found = [figures for figures in expected if figures is not None and figures.gain_log10 is not None]
+    if not found:
+        return None, None
+
+    def above(figures: Expected, bound: float) -> float:
+        gain, spread = figures.gain_log10 or 0.0, max(figures.gain_spread, 1e-6)
+        return 0.5 * math.erfc((bound - gain) / (spread * math.sqrt(2.0)))
+
+    return max(above(f, EXPLODING_GAIN_LOG10) for f in found), 1.0 - above(found[0], VANISHING_GAIN_LOG10)
+
+
+def _chain_row(i: int, reading: Reading, gains: NDArray[np.float64], reads: str, prediction: Prediction) -> Layer:
+    bands, correlation = prediction.bands, prediction.correlation
+    return Layer(
+        **_measured(i, reading, gains, (bands.q.low[i], bands.q.high[i])),
+        reads=reads,
+        sparsity_band=_at(bands.sparsity, i),
+        saturated_band=_at(bands.saturation, i),
+        dead_predicted=prediction.dead[i],
+        correlation_band=_at(correlation, i),
+        gain_log10_band=_at(bands.gain_log10, i),
+        q_predicted=bands.q.median[i],
+        sparsity_predicted=bands.sparsity.median[i],
+        saturated_predicted=bands.saturation.median[i],
+        correlation_predicted=None if correlation is None else correlation.median[i],
+        gain_log10_predicted=bands.gain_log10.median[i],
+    )
+
+
+def _any_row(i: int, reading: Reading, gains: NDArray[np.float64], expected: Expected | None) -> Layer:
+    several = reading.correlation is not None
+    return Layer(
+        **_measured(i, reading, gains, None if expected is None else expected.q_band),
+        reads="" if expected is None else expected.reads,
+        sparsity_band=None if expected is None else expected.sparsity_band,
+        saturated_band=None,
+        dead_predicted=None,
+        correlation_band=None,
+        gain_log10_band=None if expected is None else expected.gain_log10_band,
+        token_correlation=reading.token_correlation,
+        q_predicted=None if expected is None else expected.q,
+        sparsity_predicted=None if expected is None else expected.sparsity,
+        saturated_predicted=None if expected is None else expected.saturated,
+        correlation_predicted=expected.correlation if expected is not None and several else None,
+        token_correlation_predicted=None if expected is None else expected.token_correlation,
+        gain_log10_predicted=None if expected is None else expected.gain_log10,
+    )
+
+
+class _Figures(TypedDict):
+    index: int
+    name: str
+    activation: str
+    units: int
+    positions: int
+    q: float
+    q_band: Range | None
+    inside: float | None
+    sparsity: float
+    saturated: float
+    dead: float
+    correlation: float | None
+    gradient: float
+    gain_log10: float
+
+
+def _measured(i: int, reading: Reading, gains: NDArray[np.float64], q_band: Range | None) -> _Figures:
+    q = torch.cat(reading.q).cpu().numpy()
+    return {
+        "index": i + 1,
+        "name": reading.name,
+        "activation": str(reading.module),
+        "units": reading.units,
+        "positions": reading.positions,
+        "q": float(np.median(q)),
+        "q_band": q_band,
+        "inside": None if q_band is None else float(np.mean((q >= q_band[0]) & (q <= q_band[1]))),
+        "sparsity": reading.sparsity,
+        "saturated": reading.saturated,
+        "dead": reading.dead,
+        "correlation": reading.correlation,
+        "gradient": float(torch.cat(reading.squared_gradients).mean().sqrt()),
+        "gain_log10": float(np.median(gains)),
+    }
+
+
+def _stream(measured: Measured, expectation: Expectation) -> Iterator[StreamPoint]:
+    streams = [reading for reading in measured.streams if reading.squared_gradients]
+    if len(streams) != len(expectation.stream):
+        return
+    gains = gain_log10(streams) if streams else np.zeros((0, 1))
+    for i, (reading, expected) in enumerate(zip(streams, expectation.stream, strict=True)):
+        yield StreamPoint(
             index=i + 1,
             name=reading.name,
-            activation=str(reading.module),
-            reads=_reads(flow.activations[i].reads, layers) if i < len(flow.activations) else "",
-            units=reading.units,
-            positions=reading.positions,
-            q=float(np.median(q)),
-            q_band=q_band,
-            inside=None if q_band is None else float(np.mean((q >= q_band[0]) & (q <= q_band[1]))),
-            sparsity=reading.sparsity,
-            sparsity_band=_at(None if bands is None else bands.sparsity, i),
-            saturated=reading.saturated,
-            saturated_band=_at(None if bands is None else bands.saturation, i),
-            dead=reading.dead,
-            dead_predicted=None if prediction is None else prediction.dead[i],
+            p=float(np.median(torch.cat(reading.q).cpu().numpy())),
+            p_band=None if expected is None else expected.q_band,
+            p_predicted=None if expected is None else expected.q,
             correlation=reading.correlation,
-            correlation_band=_at(None if prediction is None else prediction.correlation, i),
-            gradient=float(squares.mean().sqrt()),
+            correlation_predicted=None if expected is None or reading.correlation is None else expected.correlation,
+            token_correlation=reading.token_correlation,
+            token_correlation_predicted=None if expected is None else expected.token_correlation,
+            gradient=float(torch.cat(reading.squared_gradients).mean().sqrt()),
             gain_log10=float(np.median(gains[i])),
-            gain_log10_band=_at(None if bands is None else bands.gain_log10, i),
+            gain_log10_band=None if expected is None else expected.gain_log10_band,
+            gain_log10_predicted=None if expected is None else expected.gain_log10,
         )
 
 

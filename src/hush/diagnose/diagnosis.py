@@ -1,4 +1,4 @@
-"""The result: every layer measured beside predicted, and a verdict; prints as a table."""
+"""The result: every layer and the residual stream, measured beside predicted, and a verdict; prints as tables."""
 
 import json
 import math
@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hush.diagnose.layer_table import format_layers
+from hush.diagnose.layer_table import format_layers, format_stream
+from hush.theory.training_rule import TRAINABLE_ODDS, BlockVerdict
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["Diagnosis", "Layer", "Range"]
+__all__ = ["Diagnosis", "Layer", "Range", "StreamPoint"]
 
 Range = tuple[float, float]
 # Deeper models print a selection of layers; .table(every=1) prints all.
@@ -24,7 +25,8 @@ class Layer:
     """One call of an activation: figures, and for each the band in which theory expects it (None: no prediction).
 
     Attributes:
-        index, name: the layer's place, from 1, and the name of its activation module.
+        index, name: the layer's place, from 1, and the name of its activation module; of an activation applied as a
+            function the module in which it was, and the function: layers.0.relu().
         reads: the Linear or convolution, or how many of them, whose output it reads.
         units: how many units, or channels.
         positions: how many values each channel has for one input: the size of the feature map; 1 after a Linear.
@@ -32,6 +34,8 @@ class Layer:
         sparsity, saturated: shares of x = 0, and of x ≠ 0 with φ′ = 0.
         dead: the share of units that are 0 for every input.
         correlation: mean cosine between the h of two inputs; None for a single input.
+        token_correlation: the same between two positions of one input; None where there is one position.
+        …_predicted: what theory expects, in the middle of the band where there is one.
         gradient: root mean square over the inputs of |∂L/∂h|.
         gain_log10: median over the inputs of log10 |δ_l|²/|δ_L|², L the last layer.
     """
@@ -56,11 +60,42 @@ class Layer:
     gradient: float
     gain_log10: float
     gain_log10_band: Range | None
+    token_correlation: float | None = None
+    q_predicted: float | None = None
+    sparsity_predicted: float | None = None
+    saturated_predicted: float | None = None
+    correlation_predicted: float | None = None
+    token_correlation_predicted: float | None = None
+    gain_log10_predicted: float | None = None
 
     @property
     def leaves_band(self) -> bool | None:
         """Whether more than one input in five lies outside the band of q; None without a prediction."""
         return None if self.inside is None else self.inside < 0.8
+
+
+@dataclass(frozen=True)
+class StreamPoint:
+    """The residual stream behind one sum; the figures are those of `Layer`, p = |x|²/N of the stream in place of q.
+
+    Attributes:
+        name: the module in which the branch is added.
+        gain_log10: against the last sum.
+    """
+
+    index: int
+    name: str
+    p: float
+    p_band: Range | None
+    p_predicted: float | None
+    correlation: float | None
+    correlation_predicted: float | None
+    token_correlation: float | None
+    token_correlation_predicted: float | None
+    gradient: float
+    gain_log10: float
+    gain_log10_band: Range | None
+    gain_log10_predicted: float | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +106,14 @@ class Diagnosis:
         inputs: how many inputs were run.
         explode, vanish: the share of them whose gradient grows more than thirtyfold, or shrinks a thousandfold.
         predicted_explode, predicted_vanish: the same over initialisations and inputs, by theory.
+        coverage: how many networks in a hundred keep to the bands: all layers at once in a plain chain, layer by layer
+            in every other model.
         no_prediction: why there is none; empty if there is.
+        stream: the residual stream, one point for every sum with a branch; empty where there is none.
+        block_verdict: what the rule for networks of blocks says; None for a plain chain, which has its own.
+        restarts: functions for which there is no rule, and where: behind each, the prediction starts again from what
+            was measured there.
+        batch_statistics: whether BatchNorm took the statistics of each chunk, as in training.
     """
 
     model: str
@@ -85,6 +127,10 @@ class Diagnosis:
     coverage: float | None
     no_prediction: str
     verdict: str
+    stream: tuple[StreamPoint, ...] = ()
+    block_verdict: BlockVerdict | None = None
+    restarts: tuple[str, ...] = ()
+    batch_statistics: bool = False
 
     @property
     def first_outside(self) -> Layer | None:
@@ -98,12 +144,16 @@ class Diagnosis:
 
     @property
     def trains(self) -> bool | None:
-        """The calibrated rule of `hush.theory`, on the measured gradients: at most one input in ten goes astray.
+        """The calibrated rule of `hush.theory` on what was measured: for a plain chain that at most one input in ten
+        goes astray, for any other model `hush.theory.training_rule.judge_blocks`.
 
-        None without a prediction: the rule was calibrated on what the theory speaks of.
+        None where neither speaks: no prediction, or a single input, of which no correlation is known.
         """
-        from hush.theory.training_rule import TRAINABLE_ODDS
-
+        if self.block_verdict is not None:
+            return self.block_verdict.trains
+        if self.layers[0].dead_predicted is None:
+            # The rule for chains is for what the theory of chains has spoken of.
+            return None
         return None if self.no_prediction else max(self.explode, self.vanish) <= TRAINABLE_ODDS
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,12 +197,19 @@ class Diagnosis:
         """Measured figures, each with its band behind it; every `every`-th layer, and the first that leaves."""
         return format_layers(self.layers, self.first_outside, every)
 
+    def stream_table(self, every: int = 1) -> str:
+        """The same of the residual stream; empty where there is none."""
+        return format_stream(self.stream, every) if self.stream else ""
+
     def __str__(self) -> str:
         every = -(-len(self.layers) // _ROWS)
         title = f"{self.model}, {self.inputs} inputs, gradient of {self.gradient_of}"
         if every > 1:
             title += f"; every {every}th of {len(self.layers)} layers, .table() has all"
-        return "\n".join([title, "", self.table(every), "", self.verdict])
+        parts = [title, self.table(every)]
+        if self.stream:
+            parts.append(f"the stream, behind every sum\n{self.stream_table(-(-len(self.stream) // _ROWS))}")
+        return "\n\n".join([*parts, self.verdict])
 
 
 def _plain(value: Any) -> Any:

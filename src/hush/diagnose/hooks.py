@@ -1,87 +1,122 @@
-"""Hooks that read a model's activations while it runs, and leave no trace."""
+"""What reads a model's activations while it runs, modules and functions alike, and leaves no trace."""
 
+from collections import Counter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hush.diagnose.calls import Calls, first_tensor
 from hush.diagnose.reading import Reading
 from hush.nn.flow import WEIGHT_LAYERS
-from hush.nn.recognise import activations_of
 
-__all__ = ["ActivationHooks"]
+__all__ = ["ActivationHooks", "Wanted"]
 
 
-class ActivationHooks:
+class Wanted:
+    """Which calls are read, by their numbers in the run.
+
+    Attributes:
+        functions: the activations applied as functions, counted among all activations; None reads every one.
+        sums: the sums of a stream and its branch.
+        head: the layer that gives out what the model does; 0 for none.
+    """
+
+    def __init__(
+        self, functions: frozenset[int] | None = None, sums: frozenset[int] = frozenset(), head: int = 0
+    ) -> None:
+        self.functions = functions
+        self.sums = sums
+        self.head = head
+
+
+class ActivationHooks(Calls):
     """While open, reads every call of every activation of `model`; one `Reading` per call, in the order of calls.
 
     A model run on several batches goes on with the same readings.
 
     Attributes:
         batch: how many inputs the next run has; None takes the first axis of whatever an activation reads.
+        readings: of the activations.
+        streams: of the sums that are wanted.
+        head: of what the head reads, if it is wanted.
         first_squares: |x|²/N of each input of the first weight layer that ran.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.names = {module: name for name, module in activations_of(model)}
+    def __init__(self, model: nn.Module, wanted: Wanted | None = None) -> None:
+        super().__init__(model)
+        self.wanted = wanted or Wanted()
         self.readings: list[Reading] = []
+        self.streams: list[Reading] = []
+        self.head: Reading | None = None
         self.batch: int | None = None
         self.first_squares: list[Tensor] = []
-        self._handles: list[Any] = []
         self._call = 0
+        self._sum = 0
         self._unit_axis = -1
         self._fresh = True
-
-    def open(self) -> "ActivationHooks":
-        self._handles = [self.model.register_forward_pre_hook(self._start)]
-        for module in self.model.modules():
-            if module in self.names:
-                self._handles.append(module.register_forward_pre_hook(self._before_activation, with_kwargs=True))
-                self._handles.append(module.register_forward_hook(self._after_activation))
-            elif isinstance(module, WEIGHT_LAYERS):
-                self._handles.append(module.register_forward_pre_hook(self._before_layer, with_kwargs=True))
-        return self
-
-    def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._reading: Reading | None = None
 
     def __enter__(self) -> "ActivationHooks":
-        return self.open()
+        self.open()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self) -> None:
-        """A new pass begins; called by itself when the hooks were there before the pass."""
-        self._call, self._unit_axis, self._fresh = 0, -1, True
+    def begin(self) -> None:
+        self._call, self._sum, self._unit_axis, self._fresh = 0, 0, -1, True
 
-    def _start(self, *_: Any) -> None:
-        self.start()
+    def before_module(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if isinstance(module, WEIGHT_LAYERS):
+            # Units are channels after a convolution and the last axis after a Linear.
+            self._read_layer(-1 if isinstance(module, nn.Linear) else 1, first_tensor(args, kwargs))
 
-    def _before_layer(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        # Units are channels after a convolution and the last axis after a Linear.
-        self._unit_axis = -1 if isinstance(module, nn.Linear) else 1
+    def before_layer(self, number: int, unit_axis: int, x: Tensor) -> None:
+        self._read_layer(unit_axis, x)
+        if number == self.wanted.head:
+            if self.head is None:
+                self.head = Reading("head", "", unit_axis)
+            self.head.read_input(x.detach(), self.batch)
+
+    def before_activation(self, name: str, apply: Any, h: Tensor) -> None:
+        self._reading = None
+        module = isinstance(apply, nn.Module)
+        functions = self.wanted.functions
+        if not module and functions is not None and self.activations_seen not in functions:
+            return
+        if self._call == len(self.readings):
+            title = _numbered(name, [reading.name for reading in self.readings])
+            what, phi = (apply, None) if module else (apply.label, apply.phi)
+            self.readings.append(Reading(title, what, self._unit_axis, phi))
+        self._reading = self.readings[self._call]
+        self._call += 1
+        self._reading.read_input(h, self.batch)
+
+    def after_activation(self, x: Tensor) -> None:
+        if self._reading is not None:
+            self._reading.read_output(x)
+            self._reading = None
+
+    def after_sum(self, number: int, name: str, total: Tensor) -> None:
+        if number not in self.wanted.sums:
+            return
+        if self._sum == len(self.streams):
+            title = _numbered(name or type(self.model).__name__, [reading.name for reading in self.streams])
+            self.streams.append(Reading(title, "", self._unit_axis if total.dim() > 2 else -1))
+        self.streams[self._sum].read_input(total, self.batch)
+        self._sum += 1
+
+    def _read_layer(self, unit_axis: int, x: Tensor) -> None:
+        self._unit_axis = unit_axis
         if self._fresh:
-            x = _first(arguments, named).detach()
+            x = x.detach()
             rows = x.flatten(1) if x.dim() > 1 else x.reshape(-1, 1)
             self.first_squares.append(rows.to(torch.float64).square().mean(1))
         self._fresh = False
 
-    def _before_activation(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if self._call == len(self.readings):
-            name, calls = self.names[module], sum(reading.module is module for reading in self.readings)
-            self.readings.append(Reading(f"{name}#{calls + 1}" if calls else name, module, self._unit_axis))
-        self.readings[self._call].read_input(_first(arguments, named), self.batch)
 
-    def _after_activation(self, _module: nn.Module, _arguments: Any, output: Tensor) -> None:
-        self.readings[self._call].read_output(output)
-        self._call += 1
-
-
-def _first(arguments: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
-    value = arguments[0] if arguments else next(iter(named.values()))
-    assert isinstance(value, Tensor)
-    return value
+def _numbered(name: str, taken: list[str]) -> str:
+    """name, name#2, name#3, …"""
+    calls = Counter(other.split("#")[0] for other in taken)[name]
+    return f"{name}#{calls + 1}" if calls else name

@@ -1,6 +1,8 @@
 """Run a model forward and backward with the hooks on, and take what they read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,52 +11,102 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
-from hush.diagnose.hooks import ActivationHooks
+from hush.diagnose.arguments import Arguments
+from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
+from hush.diagnose.hooks import ActivationHooks, Wanted
+from hush.diagnose.reading import Reading
 from hush.nn.quiet_run import quietly, tensors_in
 
-__all__ = ["Loss", "gain_log10", "measure_model"]
+__all__ = ["Loss", "Measured", "gain_log10", "measure_model"]
 
 Loss = Callable[[Any, Tensor | None], Tensor]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What was read over all inputs.
+
+    Attributes:
+        readings, streams: of the activations, and of the sums of a stream and its branch.
+        head, output: what the head reads, and what the model gives out.
+        first_squares: |x|²/N of each input of the first weight layer that ran.
+        batched: whether a BatchNorm took the statistics of each chunk.
+    """
+
+    readings: list[Reading]
+    streams: list[Reading]
+    head: Reading | None
+    output: Reading
+    first_squares: list[Tensor]
+    batched: bool
+
+
 def measure_model(
-    model: nn.Module, arguments: tuple[Tensor, ...], targets: Tensor | None, loss: Loss | None, chunk: int
-) -> ActivationHooks:
+    model: nn.Module,
+    arguments: Arguments,
+    targets: Tensor | None,
+    loss: Loss | None,
+    chunk: int,
+    wanted: Wanted | None = None,
+) -> Measured:
     """Run the model forward and backward on `chunk` inputs at a time; nothing stays behind but the statistics."""
     generator = torch.Generator("cpu").manual_seed(0)
-    count = arguments[0].shape[0]
-    with torch.inference_mode(False), torch.enable_grad(), quietly(model), ActivationHooks(model) as hooks:
-        for start in range(0, count, chunk):
-            part = slice(start, start + chunk)
-            hooks.batch = min(chunk, count - start)
+    norms, count = batch_norms(model), arguments.count
+    # A BatchNorm needs a batch: one input alone has no statistics.
+    batched = bool(norms) and chunk > 1 and count > 1
+    outputs_seen = Reading("output", "", -1)
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        quietly(model),
+        with_batch_statistics(model) if batched else nullcontext(),
+        ActivationHooks(model, wanted) as hooks,
+    ):
+        for start, stop in _chunks(count, chunk, batched):
             # Gradients are asked for, not accumulated: .grad stays as it is.
-            leaves = [x[part].detach().clone().requires_grad_(x.is_floating_point()) for x in arguments]
-            wanted = [x for x in leaves if x.requires_grad] or [p for p in model.parameters() if p.requires_grad]
-            # A copy, so that a model that begins in place does not write to a leaf.
-            outputs = model(*(x.clone() for x in leaves))
-            value = _scalar(outputs, None if targets is None else targets[part], loss, generator)
-            if not wanted:
+            part, leaves = arguments.part(start, stop).fresh()
+            hooks.batch = part.count
+            taking = leaves or [p for p in model.parameters() if p.requires_grad]
+            outputs = model(*part.args, **part.kwargs)
+            value = _scalar(outputs, None if targets is None else targets[start:stop], loss, generator)
+            if not taking:
                 raise ValueError(
                     "nothing here takes a gradient: the inputs are integers and every parameter is frozen."
                 )
-            torch.autograd.grad(value, wanted, allow_unused=True)
-    return hooks
+            _read_outputs(outputs, outputs_seen, part.count)
+            torch.autograd.grad(value, taking, allow_unused=True)
+    return Measured(hooks.readings, hooks.streams, hooks.head, outputs_seen, hooks.first_squares, batched)
 
 
-def gain_log10(hooks: ActivationHooks) -> NDArray[np.float64]:
+def _chunks(count: int, chunk: int, batched: bool) -> Iterator[tuple[int, int]]:
+    """(start, stop) of every chunk; with batch statistics none is left with a single input."""
+    starts = list(range(0, count, chunk))
+    if batched and len(starts) > 1 and count - starts[-1] == 1:
+        starts.pop()
+    return zip(starts, [*starts[1:], count], strict=True)
+
+
+def _read_outputs(outputs: Any, reading: Reading, count: int) -> None:
+    """The first output that takes a gradient, as far as its inputs can be told apart."""
+    found = next((tensor.detach() for tensor in tensors_in(outputs) if tensor.requires_grad), None)
+    if found is not None and found.dim() > 1 and found.shape[0] == count:
+        reading.read_input(found, count)
+
+
+def gain_log10(readings: Sequence[Reading]) -> NDArray[np.float64]:
     """log10 |δ_l|²/|δ_L|², (layers, inputs), L the last layer with a gradient.
 
     −∞ where none arrives, +∞ where it is no longer finite.
     """
-    for reading in hooks.readings:
+    for reading in readings:
         if not reading.squared_gradients:
             raise ValueError(
                 f"no gradient reaches {reading.name!r}: what is differentiated does not depend on it, or forward "
                 f"detaches it; pass a loss= that uses every output."
             )
-    squares = [torch.cat(reading.squared_gradients).cpu().numpy() for reading in hooks.readings]
+    squares = [torch.cat(reading.squared_gradients).cpu().numpy() for reading in readings]
     if len({len(row) for row in squares}) > 1:
-        odd = next(r for r, row in zip(hooks.readings, squares, strict=True) if len(row) != len(squares[0]))
+        odd = next(r for r, row in zip(readings, squares, strict=True) if len(row) != len(squares[0]))
         raise ValueError(
             f"{odd.name!r} was not called for every input: the path through the model depends on the data."
         )

@@ -10,7 +10,6 @@ from torch import nn
 
 from hush.diagnose.hooks import ActivationHooks
 from hush.diagnose.reading import Reading
-from hush.nn.recognise import activations_of
 
 __all__ = ["LayerFigures", "Monitor", "Snapshot"]
 
@@ -84,8 +83,6 @@ class Monitor:
     ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}.")
-        if next(activations_of(model), None) is None:
-            raise ValueError(f"{type(model).__name__} has no activation module to read.")
         self.model = model
         self.every = every
         self.first = first
@@ -124,16 +121,20 @@ class Monitor:
             return
         self._finish()
         if self.step < self.first or self.step % self.every == 0:
-            self._hooks = ActivationHooks(model).open()
+            self._hooks = ActivationHooks(model)
+            self._hooks.open()
             self._hooks.start()
         self.step += 1
 
-    def _end(self, *_: Any) -> None:
+    def _end(self, *arguments: Any) -> None:
         if self._hooks is not None:
-            self._hooks.close()
-            if self._hooks.readings:
-                self._pending = (self.step - 1, self._hooks)
-            self._hooks = None
+            hooks, self._hooks = self._hooks, None
+            hooks.close()
+            if hooks.readings:
+                self._pending = (self.step - 1, hooks)
+            elif len(arguments) < 3 or arguments[2] is not None:
+                # Without an output the model itself failed, and says so.
+                raise ValueError(f"{type(self.model).__name__} has no activation to read: none ran in this step.")
 
     def _finish(self) -> None:
         if self._pending is None:

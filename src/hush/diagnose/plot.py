@@ -15,19 +15,35 @@ __all__ = ["check_plot_path", "plot_diagnosis"]
 
 
 class _Panel(NamedTuple):
-    """A figure of a layer, its band, and how the axis is called."""
+    """A figure of a layer, its band, what is expected of it, and how the axis is called."""
 
     value: Callable[["Layer"], float | None]
     band: Callable[["Layer"], "Range | None"]
+    predicted: Callable[["Layer"], float | None]
     label: str
     may_be_log: bool = False
 
 
 _PANELS = (
-    _Panel(lambda layer: layer.q, lambda layer: layer.q_band, "variance q", may_be_log=True),
-    _Panel(lambda layer: layer.sparsity, lambda layer: layer.sparsity_band, "sparsity"),
-    _Panel(lambda layer: layer.correlation, lambda layer: layer.correlation_band, "correlation"),
-    _Panel(lambda layer: layer.gain_log10, lambda layer: layer.gain_log10_band, "log₁₀ gradient gain |δ_l|²/|δ_L|²"),
+    _Panel(lambda layer: layer.q, lambda layer: layer.q_band, lambda layer: layer.q_predicted, "variance q", True),
+    _Panel(
+        lambda layer: layer.sparsity,
+        lambda layer: layer.sparsity_band,
+        lambda layer: layer.sparsity_predicted,
+        "sparsity",
+    ),
+    _Panel(
+        lambda layer: layer.correlation,
+        lambda layer: layer.correlation_band,
+        lambda layer: layer.correlation_predicted,
+        "correlation",
+    ),
+    _Panel(
+        lambda layer: layer.gain_log10,
+        lambda layer: layer.gain_log10_band,
+        lambda layer: layer.gain_log10_predicted,
+        "log₁₀ gradient gain |δ_l|²/|δ_L|²",
+    ),
 )
 
 
@@ -65,9 +81,16 @@ def plot_diagnosis(diagnosis: "Diagnosis", path: str | Path | None = None) -> "F
     index = [layer.index for layer in diagnosis.layers]
     outside = diagnosis.first_outside
     for axes, panel in zip(figure.subplots(2, 2, sharex=True).flat, _PANELS, strict=True):
-        bands = [band for layer in diagnosis.layers if (band := panel.band(layer)) is not None]
-        if len(bands) == len(index):
-            axes.fill_between(index, [b[0] for b in bands], [b[1] for b in bands], alpha=0.2, lw=0, label="predicted")
+        bands = [panel.band(layer) for layer in diagnosis.layers]
+        if any(band is not None for band in bands):
+            # A layer of which nothing is expected leaves a gap.
+            low, high = ([math.nan if band is None else band[n] for band in bands] for n in (0, 1))
+            axes.fill_between(index, low, high, alpha=0.2, lw=0, label="predicted")
+        else:
+            expected = [panel.predicted(layer) for layer in diagnosis.layers]
+            if any(value is not None for value in expected):
+                line = [math.nan if value is None else value for value in expected]
+                axes.plot(index, line, lw=1, ls="--", color="tab:gray", label="predicted")
         # What is missing or not finite leaves a gap.
         found = [panel.value(layer) for layer in diagnosis.layers]
         values = [value if value is not None and math.isfinite(value) else math.nan for value in found]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hush.diagnose.hooks import ActivationHooks
+from hush.diagnose.measure import Measured
 from hush.nn.flow import INPUT, Flow
 from hush.nn.structure import activation_functions, listed, obstacles, source_name
 from hush.nn.weights import fan_in
@@ -36,20 +36,20 @@ class Prediction:
 
 
 def predict(
-    hooks: ActivationHooks, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
+    measured: Measured, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
 ) -> Prediction | str:
     """The prediction, or the reason why there is none.
 
     The theory speaks of a plain chain: layer, activation, layer, activation, all activations the same φ.
     """
-    readings = hooks.readings
+    readings = measured.readings
     hidden = flow.order[: len(readings)]
-    reason = _obstacle(hooks, model, flow, layers, design)
+    reason = _obstacle(measured, model, flow, layers, design)
     if reason:
         return reason
     first = layers[hidden[0]]
-    block = _chain(hooks, [layers[name] for name in hidden[1:]], design)
-    squares = torch.cat(hooks.first_squares) * _weight_variance(first) + _bias_variance(first)
+    block = _chain(measured, [layers[name] for name in hidden[1:]], design)
+    squares = torch.cat(measured.first_squares) * _weight_variance(first) + _bias_variance(first)
     k_1 = squares[squares > 0.0].cpu().numpy()
     start, norms = float(k_1.mean()), InputNorms.from_samples(k_1)
     # The noise of a layer goes with 1/N, so unequal widths count by their harmonic mean.
@@ -73,13 +73,13 @@ def predict(
     )
 
 
-def _chain(hooks: ActivationHooks, inner: list[nn.Module], design: Design | None) -> Chain:
+def _chain(measured: Measured, inner: list[nn.Module], design: Design | None) -> Chain:
     """The block of the design if there is one, else as the weights show it; with the positions of these inputs."""
     # The gradient's norm is a sum over the positions of a feature map, which makes it steadier the more there are.
-    positions = min(reading.positions for reading in hooks.readings)
+    positions = min(reading.positions for reading in measured.readings)
     if design is not None:
-        return replace(design.block(), positions=positions)
-    phi = hooks.readings[0].phi
+        return replace(design.chain(), positions=positions)
+    phi = measured.readings[0].phi
     assert phi is not None  # _obstacle said so
     # The median, so that a single odd layer shows as odd instead of shifting what is expected of all.
     sigma_w2 = float(np.median([_weight_variance(layer) for layer in inner]))
@@ -88,32 +88,34 @@ def _chain(hooks: ActivationHooks, inner: list[nn.Module], design: Design | None
 
 
 def _obstacle(
-    hooks: ActivationHooks, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
+    measured: Measured, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
 ) -> str | None:
     """Why the theory has nothing to say about this model; None if it has."""
-    depth = len(hooks.readings)
+    depth = len(measured.readings)
     if seen := obstacles(model, flow):
         return f"there is theory for plain chains of layers only, and this is none: {'; '.join(seen)}"
     hidden = [operation for operation in flow.operations if not operation.sources <= flow.outputs]
     if functions := activation_functions(model, replace(flow, operations=tuple(hidden))):
         function, places = next(iter(functions.items()))
-        return f"the activation {function} is called as a function in {places}, which hooks cannot read; use its module"
+        return (
+            f"the activation {function} is called as a function in {places}, which measured cannot read; use its module"
+        )
     if flow.used_again:
         return f"{listed(flow.used_again)} is called more than once, and the theory takes every layer's weights for new"
-    unknown = next((reading for reading in hooks.readings if reading.phi is None), None)
+    unknown = next((reading for reading in measured.readings if reading.phi is None), None)
     if unknown is not None:
         return f"{unknown.name!r} is {unknown.module}, whose φ is not in the registry"
-    if len({reading.phi for reading in hooks.readings}) > 1:
-        kinds = dict.fromkeys(str(reading.module) for reading in hooks.readings)
+    if len({reading.phi for reading in measured.readings}) > 1:
+        kinds = dict.fromkeys(str(reading.module) for reading in measured.readings)
         return f"the activations are not all the same: {listed(kinds, quoted=False)}"
     if depth < 2:
         return "it takes at least two layers with an activation"
-    return _not_alternating(hooks, flow) or _no_weights(flow.order[:depth], layers, design)
+    return _not_alternating(measured, flow) or _no_weights(flow.order[:depth], layers, design)
 
 
-def _not_alternating(hooks: ActivationHooks, flow: Flow) -> str | None:
+def _not_alternating(measured: Measured, flow: Flow) -> str | None:
     """Layer, activation, layer, activation, and nothing between them; behind the last activation there may be heads."""
-    depth, order = len(hooks.readings), [INPUT, *(call.layer for call in flow.calls)]
+    depth, order = len(measured.readings), [INPUT, *(call.layer for call in flow.calls)]
     if depth != len(flow.activations) or depth > len(flow.calls):
         return f"{len(flow.calls)} weight layers with {depth} activations do not alternate"
     for i, call in enumerate(flow.calls):
@@ -124,7 +126,7 @@ def _not_alternating(hooks: ActivationHooks, flow: Flow) -> str | None:
             continue
         activation = flow.activations[i]
         if activation.reads != {call.layer}:
-            return f"{hooks.readings[i].name!r} reads {_sum(activation.reads)}, where {call.layer} would be next"
+            return f"{measured.readings[i].name!r} reads {_sum(activation.reads)}, where {call.layer} would be next"
         before = call.through if i else frozenset()
         if between := sorted(before | activation.through):
             return f"{listed(between, quoted=False)} stands between the layers, at {call.layer!r}"

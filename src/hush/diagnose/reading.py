@@ -1,4 +1,4 @@
-"""The running statistics of one call of an activation module, h in and x = φ(h) out; no activation is kept.
+"""The running statistics of one call of an activation, h in and x = φ(h) out; no activation is kept.
 
 q = |h|²/N of each input      sparsity = share of x = 0        saturated = share of φ′ = 0, x ≠ 0
 dead = units with x = 0 for every input      correlation = mean cosine of h over pairs of inputs
@@ -18,15 +18,16 @@ class Reading:
     """What one call of one activation showed, over all batches.
 
     Attributes:
+        module: the activation module, or how a function is written.
         unit_axis: where the units are in a tensor: 1 after a convolution (its channels), −1 after a Linear.
         inputs: how many inputs were read.
         positions: how many values each unit has for one input: the size of a feature map, or 1.
     """
 
-    def __init__(self, name: str, module: nn.Module, unit_axis: int) -> None:
+    def __init__(self, name: str, module: "nn.Module | str", unit_axis: int, phi: Activation | None = None) -> None:
         self.name = name
         self.module = module
-        self.phi: Activation | None = phi_of(module)
+        self.phi: Activation | None = phi_of(module) if isinstance(module, nn.Module) else phi
         self.unit_axis = unit_axis
         self.q: list[Tensor] = []
         self.squared_gradients: list[Tensor] = []
@@ -38,6 +39,8 @@ class Reading:
         self._alive: Tensor | None = None
         self._cosine_sum: Tensor | float = 0.0
         self._pairs = 0
+        self._token_sum: Tensor | float = 0.0
+        self._tokens = 0
 
     def read_input(self, h: Tensor, batch: int | None = None) -> None:
         """Read h; `batch` is how many inputs it belongs to, by default the length of its first axis."""
@@ -48,6 +51,8 @@ class Reading:
         self.inputs += rows.shape[0]
         if rows.shape[0] > 1:
             self._read_cosines(rows, norms)
+        if h.dim() > 2 and (batch is None or h.shape[0] == batch):
+            self._read_tokens(h.detach())
         if h.requires_grad:
             # Typed by hand, because torch has not typed register_hook.
             register = getattr(h, "register_hook")  # noqa: B009
@@ -92,6 +97,17 @@ class Reading:
             upper = torch.triu_indices(len(rows), len(rows), 1, device=rows.device)
             self.cosines.append(cosines[upper[0], upper[1]])
 
+    def _read_tokens(self, h: Tensor) -> None:
+        """The mean cosine between the vectors of two positions of one input, from the norm of their sum."""
+        rows = h.movedim(self.unit_axis, -1).flatten(1, -2)
+        count = rows.shape[1]
+        if count > 1:
+            wide = rows.to(torch.float64 if rows.dtype == torch.float64 else torch.float32)
+            unit = wide / torch.linalg.vector_norm(wide, dim=-1, keepdim=True).clamp(min=1e-30)
+            squares = unit.sum(1).square().sum(-1, dtype=torch.float64)
+            self._token_sum = self._token_sum + ((squares - count) / (count * (count - 1))).sum()
+            self._tokens += len(rows)
+
     def _read_gradient(self, gradient: Tensor, batch: int | None) -> None:
         rows = self._by_input(gradient.detach(), batch)
         self.squared_gradients.append(torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square())
@@ -115,6 +131,11 @@ class Reading:
     @property
     def dead(self) -> float:
         return 0.0 if self._alive is None else 1.0 - float(self._alive.double().mean())
+
+    @property
+    def token_correlation(self) -> float | None:
+        """Between positions of one input; None where there is one position."""
+        return float(self._token_sum) / self._tokens if self._tokens else None
 
     @property
     def correlation(self) -> float | None:

@@ -8,15 +8,13 @@ from hush.nn.structure import listed
 from hush.theory import Design
 from hush.theory.training_rule import TRAINABLE_ODDS
 
-__all__ = ["write_verdict"]
+__all__ = ["describe_measured", "write_verdict"]
 
 
 def write_verdict(
-    layers: tuple[Layer, ...], prediction: Prediction | str, explode: float, vanish: float, design: Design | None
+    layers: tuple[Layer, ...], prediction: Prediction, explode: float, vanish: float, design: Design | None
 ) -> str:
-    """Where q goes, how sparse the layers are, what becomes of the gradient, and what follows from it."""
-    if isinstance(prediction, str):
-        return " ".join(_measured_only(layers, prediction, explode, vanish))
+    """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient, and what follows from it."""
     outside = next((layer for layer in layers if layer.leaves_band), None)
     sentences = [
         f"{_variance(layers, outside)}; {_sparsity(layers)}, {_mean(prediction.bands.sparsity.median):.3f} expected.",
@@ -27,7 +25,7 @@ def write_verdict(
     return " ".join(sentences)
 
 
-def _measured_only(layers: tuple[Layer, ...], reason: str, explode: float, vanish: float) -> list[str]:
+def describe_measured(layers: tuple[Layer, ...], reason: str, explode: float, vanish: float) -> list[str]:
     """Every sentence here states a measurement; what becomes of it in training is left open."""
     first, last = layers[0], layers[-1]
     sentences = [f"Nothing is predicted: {reason}."]
@@ -47,8 +45,6 @@ def _measured_only(layers: tuple[Layer, ...], reason: str, explode: float, vanis
         sentences.append(f"For {vanish:.0%} of the inputs no gradient gets through it, as measured.")
     elif vanish > TRAINABLE_ODDS:
         sentences.append("So the gradient vanishes on its way through the activations, as measured.")
-    else:
-        sentences.append("Whether it trains, hush cannot say.")
     return sentences
 
 
