@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-browser test-ray docs check sanitize clean
+.PHONY: help demo test test-browser test-models test-ray docs check sanitize clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test    set up and run the tests"
 	@echo "make test-browser  run the explorer in a real browser"
 	@echo "make docs    build the documentation into site/"
+	@echo "make test-models  install timm and transformers too and run the tests with their models"
 	@echo "make test-ray  install Ray too and run the tests of sweeps on a cluster"
 	@echo "make check   lint and types"
 	@echo "make sanitize  run the kernel tests under AddressSanitizer and UBSan"
@@ -46,6 +47,14 @@ docs: $(READY)
 test-ray: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt ray
 	$(BIN)/python -m pytest tests/reproduce/test_cluster.py
+
+# timm asks for torchvision. It comes alone, since its dependencies would replace torch's CPU build by another; what of
+# it is compiled then does not load (tests/models/torchvision_operators.py says why nothing here needs it) and would break
+# whatever else imports it, Lightning too. So both go into a folder of their own, in sight of these tests only.
+test-models: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt transformers onnx onnxruntime onnxscript
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps --upgrade --target .venv/models torchvision timm
+	PYTHONPATH=.venv/models $(BIN)/python -m pytest tests/models tests/nn/test_export.py tests/test_docs.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -153,7 +153,14 @@ def norm_of(name: str, width: int) -> nn.Module:
 def figures_of(setting: Setting, images: Tensor, labels: Tensor) -> dict[str, float]:
     """What can be measured before training, on a batch of the data, in float64; gradients of a random probe.
 
-    All gains are log10 of squared gradients, medians over the inputs.
+    Of a squared gradient at block l beside that at the last block, log10, the median over the inputs:
+        highest_gain, first_gain: at the pre-activations, the largest and that of the first block. Where no unit of a
+            block passes a gradient, for an input, that block is left out; if that is so everywhere, they are 0.
+        stream_gain: along the stream, from its end to the embedding.
+    explode: the share of inputs with a gain above 10³ at some pre-activation.
+    stream_growth, output: log10 of p_L/p_0, and of the mean square of the outputs.
+    sensitivity: log10 of |∂f/∂θ|², f a random mixture of the outputs, averaged over the batch.
+    correlation, correlation_start: mean cosine of two inputs in what the head reads, and in what the embedding gives.
     """
     # The weights are drawn in float32, as in training, and only then widened.
     model = ResidualNetwork(setting, images.shape[1]).double()
@@ -162,65 +169,50 @@ def figures_of(setting: Setting, images: Tensor, labels: Tensor) -> dict[str, fl
     logits = model(images.double() * setting.input_scale, stream, kept)
     probe = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     *along, read = stream
-    gradients = torch.autograd.grad((logits * probe).sum(), along + kept, retain_graph=True, allow_unused=True)
-    on_stream = _log_squares(gradients[: len(along)], along)
-    on_branch = _log_squares(gradients[len(along) :], kept)
-    on_branch_gain = on_branch - on_branch[-1]
+    gradients = torch.autograd.grad((logits * probe).sum(), along + kept, retain_graph=True)
+    on_stream, on_branch = (
+        torch.stack([g.square().sum(1) for g in part]).log10()
+        for part in (gradients[: len(along)], gradients[len(along) :])
+    )
+    gains, explode = _gains(on_branch)
     outputs = [block.activation(h) for block, h in zip(model.blocks, kept, strict=True)]
     zeros = torch.stack([(y == 0).double().mean() for y in outputs])
     dead = torch.stack([(y == 0).all(0).double().mean() for y in outputs])
-    unit = F.normalize(read.detach(), dim=1)
-    count = len(unit)
-    rho = float((unit.sum(0).square().sum() - count) / (count * (count - 1)))
-    start = F.normalize(along[0].detach(), dim=1)
-    rho_start = float((start.sum(0).square().sum() - count) / (count * (count - 1)))
-    centred = read.detach() - read.detach().mean(0)
-    spectrum = torch.linalg.svdvals(centred).square()
-    loss = F.cross_entropy(logits, labels)
-    weights = [p for p in model.parameters() if p.dim() == 2]
-    slopes = [float(g.square().sum()) for g in torch.autograd.grad(loss, weights, retain_graph=True)]
     shared = (logits * probe[:1]).sum(1).mean()
     sensitivity = sum(float(g.square().sum()) for g in torch.autograd.grad(shared, list(model.parameters())))
-    medians, branch_medians = on_stream.median(1).values, on_branch_gain.median(1).values
-    squares = torch.stack([h.detach().square().mean() for h in kept])
     p = torch.stack([x.detach().square().mean() for x in along])
-    silent = 1.0 - float(zeros.mean())
     return {
-        "stream_gain": float(medians[0] - medians[-1]),
-        "stream_range": float(medians.max() - medians.min()),
-        "branch_gain": float(branch_medians[0]),
-        "branch_top": float(branch_medians.max()),
-        "branch_range": float(branch_medians.max() - branch_medians.min()),
-        "explode": float((on_branch_gain.max(0).values > 3.0).double().mean()),
-        "vanish": float((on_branch_gain[0] < -6.0).double().mean()),
-        "input_spread": float((on_stream[0] - on_stream[-1]).std()),
+        "highest_gain": max(gains, default=0.0),
+        "first_gain": gains[0] if gains else 0.0,
+        "stream_gain": float((on_stream[0] - on_stream[-1]).median()),
+        "explode": explode,
         "stream_growth": float(torch.log10(p[-1] / p[0])),
-        "stream_peak": float(torch.log10(p.max() / p[0])),
-        "q_first": float(squares[0]),
-        "q_last": float(squares[-1]),
-        "logits": float(torch.log10(logits.detach().square().mean())),
-        "loss": float(loss),
-        "sensitivity": _log10(sensitivity),
-        "slope_total": _log10(sum(slopes)),
-        "slope_first_to_last": _log10(slopes[1]) - _log10(slopes[-2]),
+        "output": float(logits.detach().square().mean().log10()),
+        "loss": float(F.cross_entropy(logits.detach(), labels)),
+        "sensitivity": math.log10(sensitivity),
         "sparsity": float(zeros.mean()),
         "sparsity_low": float(zeros.min()),
         "sparsity_high": float(zeros.max()),
         "dead": float(dead.mean()),
-        "dead_most": float(dead.max()),
-        "correlation_start": rho_start,
-        "correlation": rho,
-        "difference": _log10(1.0 - rho),
-        "distinct": _log10((1.0 - rho) * silent),
-        "directions": float(spectrum.sum() ** 2 / spectrum.square().sum()) if spectrum.sum() > 0 else 0.0,
+        "correlation_start": _mean_cosine(along[0].detach()),
+        "correlation": _mean_cosine(read.detach()),
     }
 
 
-def _log_squares(gradients: "tuple[Tensor | None, ...]", like: list[Tensor]) -> Tensor:
-    """log10 |δ|² of each input, (layers, inputs); no gradient at all counts as 1e-99."""
-    rows = [torch.zeros(len(x)) if g is None else g.square().sum(1) for g, x in zip(gradients, like, strict=True)]
-    return torch.stack([row.double().clamp_min(1e-99).log10() for row in rows])
+def _gains(log_squares: Tensor) -> tuple[list[float], float]:
+    """Of log10 |δ|², (blocks, inputs), −∞ for none: medians of the gains by block, and the share of inputs above 3."""
+    living = log_squares.isfinite()
+    # The last block with a gradient, for each input.
+    last = len(living) - 1 - living.flip(0).int().argmax(0)
+    gains = log_squares - log_squares.gather(0, last[None])
+    medians = [float(row[alive].median()) for row, alive in zip(gains, living, strict=True) if alive.any()]
+    highest = gains.masked_fill(~living, -math.inf).max(0).values
+    return medians, float((highest > 3.0).double().mean())
 
 
-def _log10(value: float) -> float:
-    return math.log10(max(value, 1e-99))
+def _mean_cosine(x: Tensor) -> float:
+    """Over all pairs of different rows; 1 − ρ keeps its digits where the rows are nearly equal."""
+    unit = F.normalize(x, dim=1)
+    count = len(unit)
+    centred = unit - unit.mean(0)
+    return 1.0 - float(centred.square().sum()) / (count - 1)

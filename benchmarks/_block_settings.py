@@ -1,7 +1,9 @@
 """The networks whose training is judged: a seeded random design of experiments and a few picked by hand.
 
-The list was drawn and written to block_settings.csv, with the half each network belongs to, before any of them was
-trained: `python -m benchmarks.block_outcomes --draw` writes it again, the same.
+The list was written to block_settings.csv before any of its networks was trained, in two steps. The first half, "A" and
+"B", is for choosing the rule: which figures it takes, and their bounds. The second, "C", of the same size and by the
+same design of experiments, was trained when the rule stood. `python -m benchmarks.block_outcomes --draw` writes the
+list again, the same.
 """
 
 import csv
@@ -14,6 +16,7 @@ from benchmarks._block_networks import PLAIN, Setting
 
 PATH = Path(__file__).with_name("block_settings.csv")
 _DRAWN = {"digits": 84, "mnist": 42}
+_HELD_OUT = {"digits": 98, "mnist": 56}
 _WIDTHS = {"digits": (64, 96, 128), "mnist": (100, 200, 300)}
 _SPARSITIES = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
 # Sparse networks with all their weights as they should be, and the ways in which they are not.
@@ -29,13 +32,16 @@ _FAULTS = {
 
 
 def draw_settings() -> list[tuple[str, Setting]]:
-    """(half, network) of every network of the list, halves alternating in a shuffled order within each data set."""
+    """(part, network) of every network of the list; A and B alternate in a shuffled order within each data set."""
     rng = np.random.default_rng(2026)
     listed = []
     for data, count in _DRAWN.items():
         ours = [_random(data, rng, seed) for seed in range(count)] + _picked(data)
         for place, index in enumerate(rng.permutation(len(ours))):
             listed.append(("AB"[place % 2], ours[index]))
+    rng = np.random.default_rng(2027)
+    for data, count in _HELD_OUT.items():
+        listed += [("C", _random(data, rng, 2000 + seed)) for seed in range(count)]
     return listed
 
 

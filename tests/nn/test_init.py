@@ -238,7 +238,10 @@ def test_functional_activations_are_pointed_out() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.b(hush.nn.functional.crelu(self.a(x), 1.0, 1.0))
 
-    assert "No activation modules were found" in str(hush.init_(Functional(), DESIGN, torch.randn(2, 5)))
+    text = str(hush.init_(Functional(), DESIGN, torch.randn(2, 5)))
+    assert "The function crelu is called in Functional.forward. The design is for CReLU" in text
+    bare = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
+    assert "No activation modules were found" in str(hush.init_(bare, DESIGN, torch.randn(2, 5)))
 
 
 def test_report_says_what_each_parameter_was_taken_for() -> None:

@@ -1,28 +1,43 @@
 """torch: the sparse activations, ready-made networks, and initialisation on the Edge of Chaos."""
 
 from hush.nn import checkpoint, functional
-from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
+from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
-from hush.nn.models import cnn, mlp
+from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, draw_by_role_, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
+from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
+from hush.nn.swapping import swap_activations
 
 __all__ = [
     "CST",
+    "GPT",
     "CReLU",
     "Drawn",
     "FATReLU",
+    "FunctionUse",
     "InitReport",
+    "LeftActivation",
     "LeftAlone",
     "Recognised",
+    "ResNet",
+    "ResidualMLP",
     "ShiftedReLU",
     "SoftThreshold",
+    "SwapReport",
+    "Swapped",
+    "act_layer",
     "checkpoint",
     "cnn",
+    "draw_by_role_",
     "from_design",
     "functional",
+    "gpt",
     "init_",
     "mlp",
     "phi_of",
     "recognise",
+    "residual_mlp",
+    "resnet",
+    "swap_activations",
 ]

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.nn.quiet_run import quietly
+from hush.nn.quiet_run import Arguments, call_on, quietly
 
 __all__ = ["calibrate_"]
 
 
-def calibrate_(model: nn.Module, layers: dict[str, nn.Module], batch: tuple[Tensor, ...], q: float) -> dict[str, float]:
+def calibrate_(model: nn.Module, layers: dict[str, nn.Module], batch: Arguments, q: float) -> dict[str, float]:
     """Scale `layers` in the order in which they run on `batch`; returns the factor of each that ran.
 
     Raises:
@@ -45,7 +45,7 @@ def calibrate_(model: nn.Module, layers: dict[str, nn.Module], batch: tuple[Tens
     handles = [module.register_forward_hook(scale) for module in names]
     try:
         with quietly(model), torch.no_grad():
-            model(*batch)
+            call_on(model, batch)
     finally:
         for handle in handles:
             handle.remove()

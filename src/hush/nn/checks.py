@@ -1,14 +1,19 @@
 """What `hush.init_` and `hush.diagnose` ask of a model, an input and a design; each refusal is one sentence."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from hush.nn.activations import from_design
 from hush.nn.flow import weight_layers
+from hush.nn.quiet_run import Arguments
 from hush.nn.recognise import activations_of, phi_of
 from hush.theory import Design
 
-__all__ = ["check_activations", "check_inputs", "check_model"]
+__all__ = ["Inputs", "check_activations", "check_inputs", "check_kept", "check_model"]
+
+Inputs = Tensor | tuple[Tensor, ...] | dict[str, Any]
 
 
 def check_model(model: nn.Module) -> dict[str, nn.Module]:
@@ -24,14 +29,23 @@ def check_model(model: nn.Module) -> dict[str, nn.Module]:
     return layers
 
 
-def check_inputs(model: nn.Module, inputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The arguments for the model: not empty, finite, not constant, of the model's dtype and device."""
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    if not arguments or not all(isinstance(x, Tensor) for x in arguments):
-        kinds = ", ".join(type(x).__name__ for x in arguments)
-        raise ValueError(f"inputs must be a tensor or a tuple of tensors, batch first, got {kinds or 'nothing'}.")
+def check_inputs(model: nn.Module, inputs: Inputs) -> Arguments:
+    """The arguments for the model, in order or by keyword: not empty, finite, not constant, of its dtype and device.
+
+    Among keyword arguments there may be other things than tensors, which are passed on as they are; masks and the like,
+    tensors of numbers that are not floating-point, may be constant.
+    """
+    arguments: Arguments = inputs if isinstance(inputs, (tuple, dict)) else (inputs,)
+    values = list(arguments.values()) if isinstance(arguments, dict) else list(arguments)
+    tensors = [x for x in values if isinstance(x, Tensor)]
+    if not tensors or (isinstance(arguments, tuple) and len(tensors) < len(values)):
+        kinds = ", ".join(type(x).__name__ for x in values)
+        raise ValueError(
+            f"inputs must be a tensor or a tuple of tensors, batch first, or a dictionary of keyword arguments, "
+            f"got {kinds or 'nothing'}."
+        )
     own = next(model.parameters())
-    for x in arguments:
+    for x in tensors:
         if x.dim() == 0 or x.numel() == 0:
             raise ValueError(f"the batch is empty: its shape is {tuple(x.shape)}.")
         if x.device != own.device:
@@ -65,3 +79,13 @@ def check_activations(model: nn.Module, design: Design, allow: tuple[type[nn.Mod
             )
         count += 1
     return count
+
+
+def check_kept(model: nn.Module, keep: tuple[str, ...]) -> None:
+    """Every name is that of a parameter, or of a module that has some."""
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a tuple of names, such as ({keep!r},), got {keep!r}.")
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    for each in keep:
+        if not any(name == each or name.startswith(f"{each}.") for name in names):
+            raise ValueError(f"keep names {each!r}, and the model has no layer or parameter of that name.")

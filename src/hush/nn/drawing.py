@@ -14,7 +14,7 @@ from hush.nn.structure import NORMALISATION_MODULES, source_name
 from hush.nn.weights import DRAWS, Weights, fan_in
 from hush.theory import Chain
 
-__all__ = ["OUTPUTS", "LayerPlan", "Output", "draw_", "plan_layers", "untouched"]
+__all__ = ["KEPT", "OUTPUTS", "LayerPlan", "Output", "draw_", "is_kept", "plan_layers", "untouched"]
 
 Output = Literal["edge", "preserve", "zero", "keep"]
 OUTPUTS = ("edge", "preserve", "zero", "keep")
@@ -63,7 +63,7 @@ def plan_layers(
 
 
 def draw_(
-    model: nn.Module, plans: list[LayerPlan], generator: torch.Generator | None
+    model: nn.Module, plans: list[LayerPlan], generator: torch.Generator | None, keep: tuple[str, ...] = ()
 ) -> tuple[dict[str, Drawn], dict[str, str]]:
     """Draw in place: (what was drawn, why the rest of these layers was not), by the name of the parameter."""
     shared = _shared(model, {plan.module for plan in plans})
@@ -76,6 +76,8 @@ def draw_(
             if parameter is None:
                 continue
             reason = _why_not(plan, parameter, owner, shared)
+            if is_kept(name, keep):
+                reason = KEPT
             if reason:
                 skipped[name] = reason
                 continue
@@ -84,6 +86,14 @@ def draw_(
             shape = tuple(parameter.shape)
             drawn[name] = Drawn(name, shape, _layer_name(plan.module), plan.role, plan.reads, kind, std)
     return drawn, skipped
+
+
+KEPT = "to be kept, as keep= says"
+
+
+def is_kept(name: str, keep: tuple[str, ...]) -> bool:
+    """Whether a parameter is one of these, or belongs to a module among these."""
+    return any(name == each or name.startswith(f"{each}.") for each in keep)
 
 
 def untouched(model: nn.Module, drawn: dict[str, Drawn], skipped: dict[str, str]) -> Iterator[LeftAlone]:

@@ -9,11 +9,10 @@
 One rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the kinks too. So the
 output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass the gradient at its
 bounds and would keep its input besides.
-
-Like torch's own functions they can be overridden by `__torch_function__`: who watches a run sees one activation.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ _positive = torch.ops.aten.threshold_backward.default  # grad where y > λ, else
 def shifted_relu(x: Tensor, threshold: float) -> Tensor:
     """ReLU_τ(x) = max(x − τ, 0)."""
     if has_torch_function_unary(x):
-        return handle_torch_function(shifted_relu, (x,), x, threshold)
+        return _handed_over(shifted_relu, x, threshold)
     # relu keeps its result already, and its derivative at 0 is 0. Adding 0.0 − τ turns −0.0 into +0.0 when τ = 0.
     return torch.relu(torch.add(_float(x), 0.0 - _in_dtype(threshold, x.dtype)))
 
@@ -38,14 +37,14 @@ def shifted_relu(x: Tensor, threshold: float) -> Tensor:
 def soft_threshold(x: Tensor, threshold: float) -> Tensor:
     """ST_τ(x) = sign(x) max(|x| − τ, 0)."""
     if has_torch_function_unary(x):
-        return handle_torch_function(soft_threshold, (x,), x, threshold)
+        return _handed_over(soft_threshold, x, threshold)
     return _apply(_SoftThreshold, x, threshold, math.inf)
 
 
 def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CReLU_{τ,m}(x) = min(max(x − τ, 0), m)."""
     if has_torch_function_unary(x):
-        return handle_torch_function(crelu, (x,), x, threshold, clip)
+        return _handed_over(crelu, x, threshold, clip)
     if clip == math.inf:
         return shifted_relu(x, threshold)
     return _apply(_CReLU, x, threshold, clip)
@@ -54,15 +53,21 @@ def crelu(x: Tensor, threshold: float, clip: float) -> Tensor:
 def cst(x: Tensor, threshold: float, clip: float) -> Tensor:
     """CST_{τ,m}(x) = sign(x) min(max(|x| − τ, 0), m)."""
     if has_torch_function_unary(x):
-        return handle_torch_function(cst, (x,), x, threshold, clip)
+        return _handed_over(cst, x, threshold, clip)
     return _apply(_SoftThreshold, x, threshold, clip)
 
 
 def fatrelu(x: Tensor, threshold: float) -> Tensor:
     """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
     if has_torch_function_unary(x):
-        return handle_torch_function(fatrelu, (x,), x, threshold)
+        return _handed_over(fatrelu, x, threshold)
     return _apply(_FATReLU, x, threshold, math.inf)
+
+
+def _handed_over(function: Callable[..., Tensor], x: Tensor, *parameters: float) -> Tensor:
+    """To a tensor subclass or to who watches torch's functions, as torch's own functions do it."""
+    result: Tensor = handle_torch_function(function, (x,), x, *parameters)
+    return result
 
 
 class _Activation(torch.autograd.Function):
@@ -157,6 +162,11 @@ def drops_gradient_at_zero(node: object) -> bool:
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
     if x.dtype is not torch.float32:
         threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
+    if torch.compiler.is_exporting():
+        # A program for elsewhere gets torch's own operations with torch's own derivatives, which differ at the kinks
+        # alone. Strict export would put a function with a backward of its own under no_grad, and drop its gradient.
+        exported: Tensor = function.forward(_float(x), threshold, clip)
+        return exported
     eager = not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
     chosen = _EAGER[function] if eager else function
     out: Tensor = chosen.apply(_float(x), threshold, clip)

@@ -11,10 +11,12 @@ class Drawn:
 
     Attributes:
         layer: the class of its layer, with the kernel of a convolution: "Linear", "Conv2d 3×3".
-        role: "first", "hidden" or "output".
+        role: "first", "hidden" or "output" in a chain; elsewhere what it is there for: "feeds φ", "writes to the
+            stream", "query", ….
         reads: what the layer reads, as the data flow showed it; empty where that was not seen.
         kind: how it was drawn.
         std: the standard deviation of the draw, after calibration if there was one.
+        block: the kind of block the layer was taken to be in; empty in a chain.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Drawn:
     reads: str
     kind: str
     std: float
+    block: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _taken_for(drawn: Drawn) -> str:
-    return f"{drawn.role}, reads {drawn.reads}" if drawn.reads else drawn.role
+    text = f"{drawn.role}, reads {drawn.reads}" if drawn.reads else drawn.role
+    return f"{drawn.block}: {text}" if drawn.block else text
 
 
 def _draw(drawn: Drawn) -> str:
+    if drawn.kind.startswith("set to"):
+        return drawn.kind
     return "0" if drawn.std == 0.0 else f"{drawn.kind}, std {drawn.std:.4g}"

@@ -9,7 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["quietly", "tensors_in"]
+__all__ = ["Arguments", "batch_statistics", "call_on", "quietly", "tensors_in"]
+
+# What a model is called with: its arguments in order, or by keyword.
+Arguments = tuple[Any, ...] | dict[str, Any]
+
+
+def call_on(model: nn.Module, example: Any) -> Any:
+    """model(*example) for a tuple, model(**example) for a dictionary, model(example) for anything else."""
+    if isinstance(example, dict):
+        return model(**example)
+    return model(*example) if isinstance(example, tuple) else model(example)
 
 
 @contextmanager
@@ -26,6 +36,31 @@ def quietly(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """BatchNorm as in training, by the statistics of the batch; the running ones are afterwards what they were.
+
+    It is for use inside `quietly`, which restores the modes. SyncBatchNorm is left in eval mode: on a CPU it cannot run
+    otherwise.
+    """
+    norms = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, nn.SyncBatchNorm)
+    ]
+    kept = {module: dict(module._buffers) for module in norms}
+    for module in norms:
+        module.training = True
+        # The run updates copies, so that the statistics themselves are never touched.
+        for name, buffer in kept[module].items():
+            module._buffers[name] = None if buffer is None else buffer.clone()
+    try:
+        yield
+    finally:
+        for module, buffers in kept.items():
+            module._buffers.update(buffers)
 
 
 def tensors_in(outputs: Any) -> list[Tensor]:

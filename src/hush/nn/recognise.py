@@ -32,6 +32,9 @@ _TORCH = tuple(
     if kind not in _NOT_ELEMENTWISE
 )
 
+# The Python modules of other libraries that hold activations and nothing else; no library is imported for it.
+_LIBRARIES = ("transformers.activations", "timm.layers.activations", "timm.layers.activations_me")
+
 _Read = Callable[[Any], tuple[float, ...] | None]
 
 
@@ -87,8 +90,8 @@ def phi_of(module: nn.Module) -> Activation | None:
 
 
 def is_activation(module: nn.Module) -> bool:
-    """Whether `module` is an elementwise activation: one of the registry's, or of torch.nn."""
-    return type(module) in _by_type() or isinstance(module, _TORCH)
+    """Whether `module` is an elementwise activation: one of the registry's, of torch.nn, or of a library known here."""
+    return type(module) in _by_type() or isinstance(module, _TORCH) or type(module).__module__ in _LIBRARIES
 
 
 def activations_of(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -1,12 +1,12 @@
 """The calibrated rules: when a gradient explodes or vanishes, and when a network does not train.
 
-**A plain chain.** A gradient *explodes* when its gain |δ_l|²/|δ_L|² exceeds 1000 at some layer, that is when its norm grows thirtyfold; a
-network does not train when that happens to more than one in ten pairs of initialisation and input. Both numbers were
-chosen once, on the rows of the paper's tables (docs/theory.md shows every row).
+**A plain chain.** A gradient *explodes* when its gain |δ_l|²/|δ_L|² exceeds 1000 at some layer, that is when its norm
+grows thirtyfold; a network does not train when that happens to more than one in ten pairs of initialisation and input.
+Both numbers were chosen once, on the rows of the paper's tables (docs/theory.md shows every row).
 
-**A residual network** is judged by four figures (`BlockFigures`) and one bound for each (`judge_blocks`). The bounds were
-chosen on one half of a list of short trainings and tried on the other (docs/will-it-train.md gives both shares;
-`python -m benchmarks.block_outcomes --rule` prints them).
+**A residual network** is judged by four figures (`BlockFigures`), with one bound for each (`BlockBounds`). The bounds
+were chosen on one half of a list of short trainings and tried on the other: docs/will-it-train.md gives both shares,
+and `python -m benchmarks.block_outcomes --rule` prints them.
 """
 
 import math
@@ -17,9 +17,12 @@ import numpy as np
 from hush.theory._arrays import Array
 
 __all__ = [
+    "DISTINGUISHABLE",
     "EXPLODING_GAIN_LOG10",
     "LEVELS",
+    "SPARSITY_TOLERANCE",
     "TRAINABLE_ODDS",
+    "TYPICAL_CORRELATION",
     "VANISHING_GAIN_LOG10",
     "BlockBounds",
     "BlockFigures",
@@ -33,6 +36,14 @@ EXPLODING_GAIN_LOG10 = 3.0
 # A convention: no row of the paper's tables failed by vanishing.
 VANISHING_GAIN_LOG10 = -6.0
 TRAINABLE_ODDS = 0.1
+# Two inputs of the first correlation are told apart at the end while D = (1 − ρ_L)(1 − s) is above the second: among
+# the rows of the paper's tables that do not explode, those below it trained slowly, unstably or not at all.
+TYPICAL_CORRELATION = 0.3
+DISTINGUISHABLE = 3e-4
+# A layer has lost its sparsity when it is further than this from the design's.
+SPARSITY_TOLERANCE = 0.02
+# A mean of cosines may pass 1 by so much.
+_ROUNDING = 1e-6
 
 # The quantiles that are reported.
 LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)
@@ -66,14 +77,20 @@ def judge_gains(gains: Array) -> Outcome:
 class BlockFigures:
     """What the rule asks of a residual network at initialisation, measured on a batch of data or predicted.
 
+    A block to which no gradient comes at all because its units are all silent is left out of the gains: the stream goes
+    past it. If all of them are, the gains are 0.
+
     Attributes:
         highest_gain_log10: the largest, over the blocks, of log10 |δ_l|²/|δ_L|²: δ_l the gradient at the pre-activation
-            of block l, L the last block to which one comes; the median over the inputs.
-        first_gain_log10: the same at the first block; −∞ if no gradient comes there.
+            of block l, L the last block; the median over the inputs.
+        first_gain_log10: the same at the first block.
         output_log10: log10 of the mean square of the network's outputs, before any softmax.
         correlation: the mean cosine between two inputs' vectors in what the head reads, behind the last norm.
         sparsity: the mean share of zeros behind φ; None where φ gives no zeros.
         target_sparsity: what the design asked for; None if it asked for nothing.
+
+    Raises:
+        ValueError: if the correlation is beyond ±1, or a sparsity beyond 0 and 1.
     """
 
     highest_gain_log10: float
@@ -83,30 +100,44 @@ class BlockFigures:
     sparsity: float | None = None
     target_sparsity: float | None = None
 
+    def __post_init__(self) -> None:
+        if abs(self.correlation) > 1.0 + _ROUNDING:
+            raise ValueError(f"correlation must lie between -1 and 1, got {self.correlation}.")
+        for name in ("sparsity", "target_sparsity"):
+            share = getattr(self, name)
+            if share is not None and not 0.0 <= share <= 1.0:
+                raise ValueError(f"{name} must lie between 0 and 1, got {share}.")
+
     @property
     def difference_log10(self) -> float:
         """log10(1 − ρ), how much of what the head reads tells two inputs apart; −∞ for nothing."""
-        left = 1.0 - self.correlation
-        return math.log10(left) if left > 0.0 else -math.inf if left <= 0.0 else math.nan
+        if math.isnan(self.correlation):
+            return math.nan
+        return math.log10(1.0 - self.correlation) if self.correlation < 1.0 else -math.inf
 
 
 @dataclass(frozen=True)
 class BlockBounds:
-    """A residual network trains if all four figures keep to these; the last is how far sparsity may lie off its target."""
+    """What the figures of a residual network keep to if it trains.
 
-    highest_gain_log10: float = 3.0
-    first_gain_log10: float = -6.0
-    output_log10: float = 2.0
-    difference_log10: float = -3.0
-    sparsity: float = 0.05
+    The upper bounds on gain and outputs and the lower bound on log10(1 − ρ) were chosen on trained networks, as was the
+    distance from its target at which sparsity counts as lost. The lower bound on the gain at the first block is the
+    chain's: wherever a gradient vanished, the inputs had become indistinguishable too.
+    """
+
+    highest_gain_log10: float = 4.25
+    first_gain_log10: float = VANISHING_GAIN_LOG10
+    output_log10: float = 1.5
+    difference_log10: float = -2.5
+    sparsity: float = 0.1
 
 
 @dataclass(frozen=True)
 class BlockVerdict:
     """What is wrong with a residual network, with a reason in words for each thing that is.
 
-    `sparsity_lost` says nothing about training: a branch that gives out zeros only leaves the stream, which trains on as
-    a shallow network.
+    `sparsity_lost` says nothing about training: branches that give out zeros only leave the stream, which trains as a
+    shallow network does.
     """
 
     explodes: bool
@@ -123,39 +154,49 @@ class BlockVerdict:
 def judge_blocks(figures: BlockFigures, bounds: BlockBounds = BlockBounds()) -> BlockVerdict:  # noqa: B008 (frozen)
     """Explodes, vanishes, indistinguishable, sparsity lost: each with its reason.
 
-    A figure that is not a number, as an overflow leaves it, keeps to no bound.
+    A figure that is not a number is what an overflow leaves: the network explodes.
     """
-    gain_explodes = not figures.highest_gain_log10 <= bounds.highest_gain_log10
-    output_explodes = not figures.output_log10 <= bounds.output_log10
-    vanishes = not figures.first_gain_log10 >= bounds.first_gain_log10
-    indistinguishable = not figures.difference_log10 >= bounds.difference_log10
-    lost = (
-        figures.sparsity is not None
-        and figures.target_sparsity is not None
-        and not abs(figures.sparsity - figures.target_sparsity) <= bounds.sparsity
+    gain, first, output, difference = (
+        figures.highest_gain_log10,
+        figures.first_gain_log10,
+        figures.output_log10,
+        figures.difference_log10,
     )
     reasons = []
-    if gain_explodes:
+    explodes = vanishes = indistinguishable = lost = False
+    if any(map(math.isnan, (gain, first, output, difference))):
+        explodes = True
+        reasons.append("activations or gradients are no longer finite")
+    if gain > bounds.highest_gain_log10:
+        explodes = True
         reasons.append(
-            f"the squared gradient grows by 10^{figures.highest_gain_log10:.1f} on its way back through the blocks "
-            f"(at most 10^{bounds.highest_gain_log10:g})"
+            f"the squared gradient grows to {_power(gain)} times on its way back through the blocks "
+            f"(at most {_power(bounds.highest_gain_log10)})"
         )
-    if output_explodes:
+    if output > bounds.output_log10:
+        explodes = True
+        reasons.append(f"the outputs have a mean square of {_power(output)} (at most {_power(bounds.output_log10)})")
+    if first < bounds.first_gain_log10:
+        vanishes = True
         reasons.append(
-            f"the outputs have a mean square of 10^{figures.output_log10:.1f} (at most 10^{bounds.output_log10:g})"
+            f"{_power(first)} of the squared gradient arrives at the first block "
+            f"(at least {_power(bounds.first_gain_log10)})"
         )
-    if vanishes:
+    if difference < bounds.difference_log10:
+        indistinguishable = True
         reasons.append(
-            f"the squared gradient arrives at the first block multiplied by 10^{figures.first_gain_log10:.1f} (at least "
-            f"10^{bounds.first_gain_log10:g})"
+            f"inputs become indistinguishable: {_power(difference)} of what the head reads tells two of them apart "
+            f"(at least {_power(bounds.difference_log10)})"
         )
-    if indistinguishable:
-        reasons.append(
-            f"inputs become indistinguishable: two of them differ in 10^{figures.difference_log10:.1f} of what the head "
-            f"reads (at least 10^{bounds.difference_log10:g})"
-        )
-    if lost:
-        reasons.append(
-            f"{figures.sparsity:.3f} of the units are zero where the design asked for {figures.target_sparsity:.3f}"
-        )
-    return BlockVerdict(gain_explodes or output_explodes, vanishes, indistinguishable, lost, tuple(reasons))
+    if figures.sparsity is not None and figures.target_sparsity is not None:
+        lost = abs(figures.sparsity - figures.target_sparsity) > bounds.sparsity
+        if lost:
+            reasons.append(
+                f"{figures.sparsity:.3f} of the units are zero, and {figures.target_sparsity:.3f} were asked for"
+            )
+    return BlockVerdict(explodes, vanishes, indistinguishable, lost, tuple(reasons))
+
+
+def _power(log10: float) -> str:
+    """3.25 → "10^3.25", 11.618 → "10^11.62", −∞ → "0"."""
+    return "0" if log10 == -math.inf else "infinitely many" if log10 == math.inf else f"10^{round(log10, 2):g}"
