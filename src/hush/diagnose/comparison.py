@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hush.diagnose.arguments import Arguments, Inputs, read_inputs
+from hush.diagnose.arguments import Batch, Inputs, read_inputs
 from hush.diagnose.block_figures import judge_model
 from hush.diagnose.block_verdict import write_block_verdict
 from hush.diagnose.diagnosis import Diagnosis
@@ -49,7 +49,7 @@ def diagnose_model(
     beside what mean-field theory expects of it function by function, from the variances of its own weights; where
     there is no rule for a function the prediction starts again from what was measured there, and the verdict names it.
 
-    Arguments:
+    Batch:
         inputs: a tensor, a tuple of the model's arguments, or a dictionary of named ones, batch first.
         targets: class numbers (cross-entropy) or values (squared error) for the first output, for the gradient;
             without them a random linear probe of all outputs is differentiated.
@@ -72,7 +72,8 @@ def diagnose_model(
     if targets is not None and len(targets) != arguments.count:
         raise ValueError(f"{arguments.count} inputs need {arguments.count} targets, got {len(targets)}.")
     # Two inputs tell the order of data flow as well as all of them.
-    flow = trace_flow(model, arguments.part(0, 2).args) if not arguments.kwargs else None
+    two = arguments.part(0, 2)
+    flow = trace_flow(model, two.kwargs or two.args)
     chain = _as_chain(model, arguments, flow, targets, loss, chunk, design)
     if chain is not None:
         measured, prediction = chain
@@ -92,15 +93,15 @@ def _check_weights(model: nn.Module) -> None:
 
 def _as_chain(
     model: nn.Module,
-    arguments: Arguments,
-    flow: Flow | None,
+    arguments: Batch,
+    flow: Flow,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,
     design: Design | None,
 ) -> tuple[Measured, Prediction] | None:
     """Measured and predicted by the theory of chains; None for everything else."""
-    if flow is None or not flow.activations or not flow.calls:
+    if not flow.activations or not flow.calls:
         return None
     if any(operation.kind != "activation" for operation in flow.operations):
         return None
@@ -112,14 +113,13 @@ def _as_chain(
 
 def _of_chain(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     measured: Measured,
     prediction: Prediction,
-    flow: Flow | None,
+    flow: Flow,
     probe: bool,
     design: Design | None,
 ) -> Diagnosis:
-    assert flow is not None
     gains = gain_log10(measured.readings)
     layers = weight_layers(model)
     rows = tuple(
@@ -144,7 +144,7 @@ def _of_chain(
 
 def _of_any(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,

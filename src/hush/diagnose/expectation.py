@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.diagnose.arguments import Arguments
+from hush.diagnose.arguments import Batch
 from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
 from hush.diagnose.hooks import Wanted
 from hush.diagnose.walk.along_the_run import walk_model
@@ -73,7 +73,7 @@ class Expectation:
     restarts: tuple[Restart, ...]
 
 
-def expect(model: nn.Module, arguments: Arguments, chunk: int) -> Expectation:
+def expect(model: nn.Module, arguments: Batch, chunk: int) -> Expectation:
     """Walk along one run of the model on a few of its inputs."""
     batch = min(chunk, arguments.count)
     few = arguments.part(0, _EXAMPLES)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
-from hush.diagnose.arguments import Arguments
+from hush.diagnose.arguments import Batch
 from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
 from hush.diagnose.hooks import ActivationHooks, Wanted
 from hush.diagnose.reading import Reading
@@ -43,7 +43,7 @@ class Measured:
 
 def measure_model(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,
