@@ -171,9 +171,7 @@ MODELS: dict[str, tuple[Callable[[Callable[[], nn.Module]], nn.Module], Callable
     "timm convnext_atto": (timm_model("convnext_atto"), images),
     "HF GPT-2, 6 × 128": (hugging_face("GPT2", n_layer=6, n_embd=128, n_head=4, n_positions=64), tokens),
     "HF Llama, 6 × 128": (
-        hugging_face(
-            *("Llama",), num_hidden_layers=6, hidden_size=128, intermediate_size=384, num_attention_heads=4
-        ),
+        hugging_face(*("Llama",), num_hidden_layers=6, hidden_size=128, intermediate_size=384, num_attention_heads=4),
         tokens,
     ),
     "HF BERT, 6 × 128": (
@@ -295,7 +293,12 @@ def main() -> None:
                 continue
             for row in rows(name, sparsity, own, drawn):
                 table.append(row)
-                print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, (30, 5, 5, 17, 14, 8, 15, 6), strict=True)), flush=True)
+                print(
+                    "  ".join(
+                        f"{cell:<{width}}" for cell, width in zip(row, (30, 5, 5, 17, 14, 8, 15, 6), strict=True)
+                    ),
+                    flush=True,
+                )
     if options.out:
         with options.out.with_suffix(".csv").open("w", newline="") as file:
             csv.writer(file).writerows([HEADER, *table])
@@ -305,8 +308,8 @@ def main() -> None:
 
 INTRODUCTION = """# `hush.init_` on any model
 
-`python benchmarks/any_model.py --out docs/results/any_model`, 2026-11-17, one of 2 cores of an AMD EPYC (Zen 4, AVX-512),
-{seeds} seeds, worst of all; batch of 16, CReLU designs. *Own* is the model's own initialisation with its activations
+`python benchmarks/any_model.py --out docs/results/any_model`, 2026-11-17, one thread, 2 cores of an AMD EPYC, Zen 4,
+AVX-512; {seeds} seeds, worst of all; batch of 16, CReLU designs. *Own* is the model's own initialisation with its activations
 replaced, *hush* the same model after `hush.init_`. Sparsity is aimed at ± 0.02 of the design in every layer, q at
 1 ± 4 √(2/units) (*outside*: how many are not), the gradient at one decade over the depth. *No worse*: by each of the
 three hush is within its aim, or no worse than own.

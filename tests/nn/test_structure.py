@@ -11,7 +11,7 @@ import hush
 from hush.nn.flow import INPUT
 from hush.nn.structure import obstacles
 from hush.nn.tracing import trace_flow
-from tests.helpers import ResNet, Transformer, snapshot
+from tests.helpers import ResNet, Transformer
 from tests.nn.architectures import CHAINS, NO_CHAINS, Chain, Heads, Layers, UsedTwice, example, torch_transformer
 
 DESIGN = hush.design("crelu", 0.8, v_prime=0.7, width=16, depth=3)

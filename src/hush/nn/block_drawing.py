@@ -96,10 +96,13 @@ class BlockDrawing:
         node = self.graph[use.node]
         fan = _fan_in(use.weight, node)
         moment = _effective_moment(use, node, fan)
+        if node.options.get("weight") in self.left:
+            return
         if not (math.isfinite(moment) and moment > 0.0):
             raise ValueError(
-                f"what {node.layer or node.within!r} reads has the second moment {moment:g} on this example; no weights "
-                f"bring its output to a given size. Give an example that is not all zeros, or pass keep=({node.within!r},)."
+                f"what {node.layer or node.within!r} reads has the second moment {moment:g} on this example; no "
+                f"weights bring its output to a given size. Give an example that is not all zeros, or pass "
+                f"keep=({node.within!r},)."
             )
         for role in roles:
             sigma2, bias_variance = self._size(role, node, use, moment)
@@ -291,7 +294,8 @@ class BlockDrawing:
         order = torch.randperm(count, generator=self.generator).to(like.device)
         quantiles = torch.special.ndtri((torch.arange(count, dtype=torch.float64, device=like.device) + 0.5) / count)
         scale = quantiles.square().mean().sqrt() if count > 1 else quantiles.new_ones(())
-        return (quantiles / scale)[order].view_as(like).to(like.dtype)
+        shifts: Tensor = (quantiles / scale)[order].view_as(like).to(like.dtype)
+        return shifts
 
     def _set_scale(self, node: Node) -> bool:
         """A branch's own scale, such as LayerScale, starts at β; whether it could be set."""

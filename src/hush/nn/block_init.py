@@ -82,8 +82,8 @@ def _seen(model: nn.Module, example: Arguments) -> Graph:
     except ValueError as error:
         if "more than 1 value per channel" in str(error):
             raise ValueError(
-                "the model has BatchNorm, which in training needs more than one value per channel; give an example of at "
-                "least two inputs, better of a whole batch."
+                "the model has BatchNorm, which in training needs more than one value per channel; give an example of "
+                "at least two inputs, better of a whole batch."
             ) from error
         raise
 
@@ -103,8 +103,8 @@ def _check_recognised(model: nn.Module, graph: Graph, design: Design) -> None:
     if problems:
         raise ValueError(
             f"{type(model).__name__} could not be recognised: {'; '.join(problems)}. Nothing was drawn. Initialise the "
-            f"parts that can be recognised one by one, or pass structure='chain' to draw every Linear and convolution as "
-            f"in a chain; keep=(…) names layers that are to stay as they are."
+            f"parts that can be recognised one by one, or pass structure='chain' to draw every Linear and convolution "
+            f"as in a chain; keep=(…) names layers that are to stay as they are."
         )
 
 
@@ -118,9 +118,7 @@ def _beta(asked: BlockRequest, branches: int) -> float:
         return 1.0 / branches
     if isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0.0:
         return float(scale)
-    raise ValueError(
-        f"branch_scale must be a positive number, '1/sqrt(depth)', '1/depth' or 'learned', got {scale!r}."
-    )
+    raise ValueError(f"branch_scale must be a positive number, '1/sqrt(depth)', '1/depth' or 'learned', got {scale!r}.")
 
 
 def _not_to_be_drawn(model: nn.Module, graph: Graph, keep: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -155,9 +153,7 @@ def _what_it_is(roles: list[LayerRole], beta: float, branches: int) -> str:
     return f"{branches} residual branches, seen by data flow: {text}; {scale}."
 
 
-def _advice(
-    model: nn.Module, graph: Graph, roles: list[LayerRole], design: Design, flow: Flow
-) -> Iterator[str]:
+def _advice(model: nn.Module, graph: Graph, roles: list[LayerRole], design: Design, flow: Flow) -> Iterator[str]:
     phi, q = design.phi(), design.q_star
     others = {
         (node.function, place_name(model, node.within))
@@ -173,6 +169,6 @@ def _advice(
     if bare:
         names = listed(str(node.options["module"] or node.function) for node in bare)
         yield (
-            f"φ reads the stream itself, with no norm or layer between, at {names}: its q starts near {q:g} and grows with "
-            f"the stream, so the share of zeros falls; a norm in front of φ holds it."
+            f"φ reads the stream itself, with no norm or layer between, at {names}: its q starts near {q:g} and grows "
+            f"with the stream, so the share of zeros falls; a norm in front of φ holds it."
         )

@@ -11,13 +11,13 @@ q* is what every pre-activation is to have as its second moment, e = E[φ²] and
                               even, and the gradient goes through the values
     value, up, all others     second moment 1; behind φ, where another layer follows without φ, σ² = 1
 
-BatchNorm takes a layer's scale away, so its γ and β take the part of σ_w and σ_b. It divides by the *fluctuation* f of a
-feature (its variance over samples and positions), which for x = φ(√(q*−b) z + √b z′) with z′ fixed per feature is
-f = e − c(b/q*), c the cross moment. A layer with BatchNorm behind it passes a squared gradient with gain γ² d/f, and with
-γ² = q* − b that is above 1 for every b < q* and goes to 1 as b goes to q*: in a chain the gain is brought down to what the
-depth allows. In a block that ends in an activation, h = φ(h′) + γẑ + β, the gain is d (1 + γ² G/f) with G that of the rest
-of the branch; γ is chosen to make it 1, or rather as much above 1 as the number of blocks allows (at exactly 1 the inputs
-soon look all the same), and β takes out the mean of φ(h′) and adds what is missing to q*.
+BatchNorm takes a layer's scale away, so its γ and β take the part of σ_w and σ_b. It divides by the *fluctuation* f of
+a feature (its variance over samples and positions), which for x = φ(√(q*−b) z + √b z′) with z′ fixed per feature is
+f = e − c(b/q*), c the cross moment. A layer with BatchNorm behind it passes a squared gradient with gain γ² d/f, and
+with γ² = q* − b that is above 1 for every b < q* and goes to 1 as b goes to q*: in a chain the gain is brought down to
+what the depth allows. In a block that ends in an activation, h = φ(h′) + γẑ + β, the gain is d (1 + γ² G/f) with G that
+of the rest of the branch; γ is chosen to make it 1, or rather as much above 1 as the number of blocks allows (at
+exactly 1 the inputs soon look all the same), and β takes out the mean of φ(h′) and adds what is missing to q*.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from hush.theory import Activation, Design
 
 __all__ = ["Affine", "Rules"]
 
-# The share of q* that a BatchNorm or GroupNorm inside a residual block has from its shift. Without any, the features of a
-# deep network become heavy-tailed one by one (and the two channels of a small group ±1), so that the share of zeros is
-# not that of a Gaussian of variance q*; with all of it, every input would look the same.
+# The share of q* that a BatchNorm or GroupNorm inside a residual block has from its shift. Without any, the features of
+# a deep network become heavy-tailed one by one (and the two channels of a small group ±1), so that the share of zeros
+# is not that of a Gaussian of variance q*; with all of it, every input would look the same.
 _SHIFT_SHARE = 0.5
-# The gain of a squared gradient that is aimed at, over all layers of a chain with BatchNorm and over all blocks that end
-# in an activation. More keeps inputs further apart. The second is less, because there more adds to it than the theory
-# knows: what one block lets through and the next does are not independent.
+# The gain of a squared gradient that is aimed at, over all layers of a chain with BatchNorm and over all blocks that
+# end in an activation. More keeps inputs further apart. The second is less, because there more adds to it than the
+# theory knows: what one block lets through and what the next does are not independent.
 _CHAIN_GAIN, _BLOCKS_GAIN = 10.0, 10.0**0.5
 
 
@@ -58,7 +58,7 @@ class Rules:
 
     def __init__(self, design: Design, blocks: int = 1) -> None:
         self.design = design
-        self.block_gain = _BLOCKS_GAIN ** (1.0 / max(blocks, 1))
+        self.block_gain: float = _BLOCKS_GAIN ** (1.0 / max(blocks, 1))
         self.phi: Activation = design.phi()
         self.q = design.q_star
         self.square = float(self.phi.second_moment(self.q))
@@ -82,7 +82,8 @@ class Rules:
 
     def _batch_norm_gain(self, share: float) -> float:
         fluctuation = self.square - float(self.phi.cross_moment(share, self.q, self.q))
-        return (1.0 - share) * self.q * self.slope / max(fluctuation, 1e-300)
+        gain: float = (1.0 - share) * self.q * self.slope / max(fluctuation, 1e-300)
+        return gain
 
     def norm_in_branch(self) -> Affine:
         """γ and β of a BatchNorm or GroupNorm that φ reads inside a residual block, or on the stream."""

@@ -1,6 +1,6 @@
 """What `hush.init_` and `hush.diagnose` ask of a model, an input and a design; each refusal is one sentence."""
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,10 @@ def check_model(model: nn.Module) -> dict[str, nn.Module]:
     return layers
 
 
+@overload
+def check_inputs(model: nn.Module, inputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+@overload
+def check_inputs(model: nn.Module, inputs: Inputs) -> Arguments: ...
 def check_inputs(model: nn.Module, inputs: Inputs) -> Arguments:
     """The arguments for the model, in order or by keyword: not empty, finite, not constant, of its dtype and device.
 

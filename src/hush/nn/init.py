@@ -15,7 +15,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-
 from torch.utils._pytree import tree_leaves
 
 from hush.nn.activations import from_design
@@ -133,8 +132,8 @@ def _structure(model: nn.Module, flow: Flow | None, told: bool) -> str:
     if seen and not told:
         closer = "Pass example=x, a batch, to have its blocks seen and drawn as what they are. "
         raise ValueError(
-            f"{kind} is no plain chain of layers: {'; '.join(seen)}. Drawn as in a chain, its variance and gradient may "
-            f"grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain all "
+            f"{kind} is no plain chain of layers: {'; '.join(seen)}. Drawn as in a chain, its variance and gradient "
+            f"may grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain all "
             f"the same."
         )
     odd = own_forwards(model) if flow is None else ()
