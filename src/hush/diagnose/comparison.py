@@ -108,7 +108,7 @@ def _as_chain(
     # Activations applied as functions stand behind the heads of a chain, or it is none.
     measured = measure_model(model, arguments, targets, loss, chunk, Wanted(frozenset()))
     prediction = predict(measured, model, flow, weight_layers(model), design)
-    return (measured, prediction) if isinstance(prediction, Prediction) else None
+    return None if prediction is None else (measured, prediction)
 
 
 def _of_chain(
