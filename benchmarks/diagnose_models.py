@@ -147,7 +147,7 @@ class Tally:
     points_inside: int = 0
     sparsity: float = 0.0
     correlation: float = 0.0
-    gain: float = 0.0
+    gain: float | None = None
     restarts: int = 0
     seconds: float = 0.0
 
@@ -162,7 +162,7 @@ class Tally:
             self.sparsity = max(self.sparsity, abs(layer.sparsity - layer.sparsity_predicted))
             self.correlation = max(self.correlation, abs(layer.correlation - layer.correlation_predicted))
             if layer.gain_log10_predicted is not None and math.isfinite(layer.gain_log10):
-                self.gain = max(self.gain, abs(layer.gain_log10 - layer.gain_log10_predicted))
+                self.gain = max(self.gain or 0.0, abs(layer.gain_log10 - layer.gain_log10_predicted))
         for point in diagnosis.stream:
             self.points += 1
             self.points_inside += point.p_band[0] <= point.p <= point.p_band[1]
@@ -178,10 +178,11 @@ def row(name: str, seeds: int) -> str:
         start = time.process_time()
         tally.add(hush.diagnose(model, x))
         tally.seconds += (time.process_time() - start) / seeds
+    gain = "no gradient" if tally.gain is None else f"{tally.gain:.2f}"
     stream = f"{tally.points_inside / tally.points:.2f}" if tally.points else "no stream"
     return (
         f"| {title} | {tally.layers // seeds} | {tally.wide / tally.layers:.2f} | {tally.narrow / tally.layers:.2f} | "
-        f"{stream} | {tally.sparsity:.3f} | {tally.correlation:.3f} | {tally.gain:.2f} | {tally.restarts} | "
+        f"{stream} | {tally.sparsity:.3f} | {tally.correlation:.3f} | {gain} | {tally.restarts} | "
         f"{tally.seconds:.1f} |"
     )
 
@@ -209,6 +210,9 @@ of it that should hold 90 %; the bands are for one input, and a median over inpu
 stream. *sparsity, corr., gain*: the largest difference between measured and predicted over all layers and
 initialisations, the gain in decades of |δ|²; layers to which no gradient comes (branches and heads that start at zero)
 have none. *CPU s*: of one call of `diagnose`.
+
+A calibrated band would hold 90 % of the medians in its 90 % part. Most rows hold all of them: for a median these bands
+are wider than they need be. BERT's rows and Mixer's stream fall short of theirs.
 
 A class token differs from all other tokens: it starts near zero, where a norm passes a gradient many times as large,
 and it alone carries the gradient of the head. The prediction takes all positions for alike, and is off there by the
