@@ -114,8 +114,10 @@ def _lost(networks: Sequence[Judged]) -> int:
 def _misjudged(half: str, network: Judged, bounds: BlockBounds) -> str:
     figures, verdict = network.figures, judge_blocks(network.figures, bounds)
     kinds = ("explodes", "vanishes", "indistinguishable")
+    apart = network.half_right and not network.trained
+    outcome = "half right, at a loss above that of guessing" if apart else network.outcome
     said = ", ".join(kind for kind in kinds if getattr(verdict, kind)) or "trains"
     return (
         f"| {half} | {network.name} | 10^{figures.highest_gain_log10:.1f} | 10^{figures.output_log10:.1f} "
-        f"| 10^{figures.difference_log10:.1f} | {said} | {network.outcome} | {network.accuracy:.2f} |"
+        f"| 10^{figures.difference_log10:.1f} | {said} | {outcome} | {network.accuracy:.2f} |"
     )

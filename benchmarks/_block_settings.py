@@ -2,8 +2,8 @@
 
 The list was written to block_settings.csv before any of its networks was trained, in two steps. The first half, "A" and
 "B", is for choosing the rule: which figures it takes, and their bounds. The second, "C", of the same size and by the
-same design of experiments, was drawn when the rule stood. `python -m benchmarks.block_outcomes --draw` writes the list
-again, the same.
+same design of experiments, was trained when the rule stood. `python -m benchmarks.block_outcomes --draw` writes the
+list again, the same.
 """
 
 import csv

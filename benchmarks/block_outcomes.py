@@ -2,7 +2,7 @@
 
     python -m benchmarks.block_outcomes                      train what is not yet done (about half an hour on one core)
     python -m benchmarks.block_outcomes --optimizer adamw    the first half again with AdamW
-    python -m benchmarks.block_outcomes --table              docs/results/block_outcomes.csv and .md from what is done
+    python -m benchmarks.block_outcomes --table WHEN,WHERE   docs/results/block_outcomes.csv and .md from what is done
     python -m benchmarks.block_outcomes --rule               choose the rule on one half, try it on the other
     python -m benchmarks.block_outcomes --draw               write the list of networks again
 
@@ -26,20 +26,18 @@ from benchmarks._block_training import measure, train
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", action="store_true")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--table", metavar="WHEN_AND_WHERE", help="when the runs ran, and on which machine")
     parser.add_argument("--rule", action="store_true")
     parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     parser.add_argument("--backwards", action="store_true", help="from the end of the list, beside another process")
     parser.add_argument("--root", type=Path, default=Path("runs/block_outcomes"))
-    parser.add_argument("--machine", default="2 cores of an AMD EPYC, Zen 4, AVX-512", help="named in the table")
-    parser.add_argument("--date", default="2026-11-17", help="when the runs ran, named in the table")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.draw:
         write_settings(draw_settings())
     elif asked.table:
         runs = {name: read_runs(asked.root / f"{name}.jsonl") for name in ("sgd", "adamw")}
-        heading = f"python -m benchmarks.block_outcomes; trained on {asked.date}; {asked.machine}."
+        heading = f"python -m benchmarks.block_outcomes; trained on {asked.table}."
         write_table(runs["sgd"], runs["adamw"], TABLE, heading)
         TABLE.with_suffix(".md").write_text(f"{report(read_table(TABLE))}\n\n`{heading[:-1]}`\n")
     elif asked.rule:
