@@ -213,6 +213,25 @@ def test_branch_scale(scale: float | str, beta: float) -> None:
     assert f"β = {beta:.3g}" in str(report)
 
 
+class Scaled(Block):
+    """A number of its own stands before the sum, and another between the first layer and φ."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.25 * self.down(self.phi(self.up(self.norm(x)) / 3.0))
+
+
+def test_numbers_in_the_models_own_forward_are_its_scales() -> None:
+    model = network(lambda: Scaled(nn.LayerNorm(WIDTH)), 4)
+    report = hush.init_(model, DESIGN, noise(32, 32), generator=seeded())
+    std = {each.name: each.std for each in report.drawn}
+    slope = float(PHI.slope_moment(1, DESIGN.q_star))
+    # The branch has its β already; what is divided by 3 is drawn three times as large.
+    assert math.isclose(std["1.down.weight"] ** 2 * 2 * WIDTH, 1.0 / (DESIGN.q_star * slope), rel_tol=0.1)
+    assert math.isclose(std["1.up.weight"] ** 2 * WIDTH, 9.0 * DESIGN.q_star, rel_tol=0.01)
+    assert "the model scales its branches itself, by 0.25" in str(report)
+    assert all(abs(share - 0.8) < 0.02 for share in hush.sparsity(model, noise(256, 32)).layers.values())
+
+
 def test_a_branch_passes_a_squared_gradient_with_gain_beta_squared() -> None:
     """The gain that σ_out was chosen for, measured by backpropagation through one branch."""
     gains = []
