@@ -21,7 +21,8 @@ def seeded(model: nn.Module, activation=DESIGN) -> nn.Module:
     elif isinstance(model, ResNet):
         x = torch.randn(16, model.stem.in_channels, 16, 16, generator=generator)
     else:
-        x = torch.randn(64, next(m for m in model.modules() if isinstance(m, nn.Linear)).in_features, generator=generator)
+        first = next(module for module in model.modules() if isinstance(module, nn.Linear))
+        x = torch.randn(64, first.in_features, generator=generator)
     hush.init_(model, design, x, generator=generator)
     return model
 
@@ -140,13 +141,13 @@ def test_each_layer_is_drawn_for_its_role() -> None:
     assert not layer.feed_forward.up.bias.any()
     gated = seeded(gpt(DESIGN, layers=1, width=64, gated=True)).layers[0].feed_forward
     assert_variance(gated.down.weight, 1 / (phi.slope_moment(1, 1.0) + phi.second_moment(1.0)) / 256)
-    # Without a norm the second activation of a block reads what the first convolution gives: the Edge of Chaos, whose bias
-    # makes up what is missing to q*.
+    # Without a norm the second activation of a block reads what the first convolution gives: the Edge of Chaos, whose
+    # bias makes up what is missing to q*.
     bare = seeded(resnet(1, 10, DESIGN, blocks=3, channels=16, norm=None)).blocks[1]
     assert_variance(bare.conv1.weight, out / bare.conv1.weight[0].numel())
     assert bare.conv1.bias.any()
     # And the last of a branch is drawn to the stream that it is added to, which has grown a little by then.
-    assert 0.8 * out < float(bare.conv2.weight.square().mean()) * bare.conv2.weight[0].numel() < 1.05 * out
+    assert 0.8 * out < float(bare.conv2.weight.detach().square().mean()) * bare.conv2.weight[0].numel() < 1.05 * out
     # A chain of ReLU: He's draw.
     chain = seeded(mlp(64, 10, nn.ReLU, width=80, depth=3), nn.ReLU)
     assert_variance(chain.layer1.weight, 1 / 64)
