@@ -165,8 +165,8 @@ def rows(count: int) -> Iterator[Row]:
     for number, (kind, (norm, post), rule) in (listed[7 * i % len(listed)] for i in range(len(listed))):
         phi = ACTIVATIONS[(number + number // 12) % len(ACTIVATIONS)]
         width, depth, expansion = SIZES[(number // 3 * 2 + number) % len(SIZES)]
-        # A stream that doubles with every block is of interest for a few blocks only. What a gated branch without a norm
-        # adds grows with the square of the stream: at 100 blocks some networks overflow even at 1/√depth.
+        # A stream that doubles with every block is of interest for a few blocks only. What a gated branch without a
+        # norm adds grows with the square of the stream: at 100 blocks some networks overflow even at 1/√depth.
         if norm is None and rule == 1.0:
             depth = min(depth, 3 if kind == "gated" else 12)
         elif norm is None and kind == "gated":
@@ -297,7 +297,8 @@ def page(command: str, summary: str, lines: list[str]) -> str:
             "",
             "Bands are for networks whose gradient does not explode, and such networks are counted against them, in",
             "blocks where at most one in ten would explode in ten blocks more (– elsewhere). Quantiles are for all.",
-            "The correlation of a pair is held against that of pairs drawn by the finite-width theory, both relative to the infinitely wide map",
+            "The correlation of a pair is held against that of pairs drawn by the finite-width theory, both relative to "
+            + "the infinitely wide map",
             "from where each pair enters the first block.",
             "",
             *lines,
