@@ -133,8 +133,8 @@ def _structure(model: nn.Module, flow: Flow | None, told: bool) -> str:
         closer = "Pass example=x, a batch, to have its blocks seen and drawn as what they are. "
         raise ValueError(
             f"{kind} is no plain chain of layers: {'; '.join(seen)}. Drawn as in a chain, its variance and gradient "
-            f"may grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain all "
-            f"the same."
+            f"may grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain "
+            f"all the same."
         )
     odd = own_forwards(model) if flow is None else ()
     if odd and not told:
