@@ -72,6 +72,7 @@ def init_(
             ResNets, have no choice here.
         keep: names of layers or parameters to leave as they are, such as ("head",).
         calibrate: a batch on which each layer but the output is then scaled once, so that its measured q is q*.
+            In a network of blocks it is the batch on which second moments are measured, in place of the example.
         generator: where the random numbers come from; the same seed gives the same model.
         allow: activation classes that may stand beside the design's own, such as (nn.Tanh,) in a head.
 
