@@ -262,6 +262,15 @@ def test_batch_norm_in_a_chain_passes_the_gain_that_its_rule_says() -> None:
     assert math.isclose(gain, 10.0 ** (1 / 10), rel_tol=0.03)
 
 
+def test_calibrate_is_the_batch_that_is_measured_on() -> None:
+    build, x = MODELS["no norm"]
+    models = build(), build()
+    hush.init_(models[0], DESIGN, x[:2], calibrate=x, generator=seeded())
+    hush.init_(models[1], DESIGN, x, generator=seeded())
+    for name, value in models[0].state_dict().items():
+        torch.testing.assert_close(models[1].state_dict()[name], value)
+
+
 def test_keep_frozen_and_tied() -> None:
     model = Transformer(DESIGN.module())
     model.mlp[0].weight.requires_grad_(False)
@@ -299,6 +308,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
         assert abs(graph[node.inputs[0]].second_moment - 1.0) < 0.15
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile, when it is first used
 def test_wrapped_models() -> None:
     def build() -> nn.Module:
         return network(lambda: Block(nn.LayerNorm(WIDTH)), 2)
@@ -310,7 +320,10 @@ def test_wrapped_models() -> None:
     accelerated = build()
     hush.sparse.accelerate(accelerated)
     hush.init_(accelerated, DESIGN, x, generator=seeded())
+    compiled = torch.compile(build())
+    hush.init_(compiled, DESIGN, x, generator=seeded())
     for name, value in plain.state_dict().items():
+        torch.testing.assert_close(compiled.state_dict()[f"_orig_mod.{name}"], value)
         torch.testing.assert_close(wrapped.state_dict()[f"module.{name}"], value)
         torch.testing.assert_close(accelerated.state_dict()[name], value)
 

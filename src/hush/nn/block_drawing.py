@@ -337,8 +337,10 @@ def _effective_moment(use: LayerUse, node: Node, fan: int) -> float:
         squares = x.detach().double().square()
         if not str(node.options["op"]).startswith("conv"):
             return float(squares.mean())
-        ones = torch.ones_like(use.weight, dtype=torch.float64)
-        return float(use.again(squares, ones).mean()) / fan
+        # One output channel for each group is enough, because all of a group would be the same.
+        weight, groups = use.weight, int(node.options["groups"])
+        few = weight[:, :1] if str(node.options["op"]).startswith("conv_transpose") else weight[:groups]
+        return float(use.again(squares, torch.ones_like(few, dtype=torch.float64)).mean()) / fan
 
 
 def _layer_name(node: Node) -> str:
