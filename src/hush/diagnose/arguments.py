@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from hush.nn.checks import check_inputs
 
-__all__ = ["Arguments", "Inputs", "read_inputs"]
+__all__ = ["Batch", "Inputs", "read_inputs"]
 
 Inputs = Tensor | tuple[Tensor, ...] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Batch:
     """The arguments of a model, by place and by name.
 
     Attributes:
@@ -25,7 +25,7 @@ class Arguments:
     kwargs: dict[str, Any]
     count: int
 
-    def part(self, start: int, stop: int) -> "Arguments":
+    def part(self, start: int, stop: int) -> "Batch":
         """Inputs `start` to `stop` of every tensor."""
 
         def cut(value: Any) -> Any:
@@ -33,9 +33,9 @@ class Arguments:
 
         stop = min(stop, self.count)
         named = {name: cut(value) for name, value in self.kwargs.items()}
-        return Arguments(tuple(cut(x) for x in self.args), named, stop - start)
+        return Batch(tuple(cut(x) for x in self.args), named, stop - start)
 
-    def fresh(self) -> tuple["Arguments", list[Tensor]]:
+    def fresh(self) -> tuple["Batch", list[Tensor]]:
         """Copies that take gradients, and these as leaves; what the model gets is a copy once more, so that one that
         begins in place does not write to a leaf."""
         leaves: list[Tensor] = []
@@ -49,24 +49,22 @@ class Arguments:
             return leaf.clone()
 
         named = {name: copy(value) for name, value in self.kwargs.items()}
-        return Arguments(tuple(copy(x) for x in self.args), named, self.count), leaves
+        return Batch(tuple(copy(x) for x in self.args), named, self.count), leaves
 
 
-def read_inputs(model: nn.Module, inputs: Inputs) -> Arguments:
+def read_inputs(model: nn.Module, inputs: Inputs) -> Batch:
     """The arguments, once they are found to fit the model.
 
     Raises:
         ValueError: if there is no tensor, or one that is empty, constant, not finite or of another dtype or device, or
             the tensors differ in their number of inputs.
     """
-    named: dict[str, Any] = {}
-    if isinstance(inputs, Mapping):
-        named = dict(inputs)
-        given = check_inputs(model, tuple(value for value in named.values() if isinstance(value, Tensor)))
-    else:
-        given = check_inputs(model, inputs)
-    count = given[0].shape[0]
-    if any(x.shape[0] != count for x in given):
-        lengths = ", ".join(str(x.shape[0]) for x in given)
+    # What a tokenizer gives is a mapping, and no dict.
+    given = check_inputs(model, dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    named = given if isinstance(given, dict) else {}
+    tensors = [x for x in (named.values() if named else given) if isinstance(x, Tensor)]
+    count = tensors[0].shape[0]
+    if any(x.shape[0] != count for x in tensors):
+        lengths = ", ".join(str(x.shape[0]) for x in tensors)
         raise ValueError(f"every argument needs the same number of inputs, batch first, got {lengths}.")
-    return Arguments(() if named else given, named, count)
+    return Batch(given if isinstance(given, tuple) else (), named, count)

@@ -1,30 +1,28 @@
 """What was measured beside what was predicted: the work behind `hush.diagnose(model, inputs)`."""
 
 import math
-from collections.abc import Iterator
-from typing import TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hush.diagnose.arguments import Arguments, Inputs, read_inputs
+from hush.diagnose.arguments import Batch, Inputs, read_inputs
 from hush.diagnose.block_figures import judge_model
 from hush.diagnose.block_verdict import write_block_verdict
-from hush.diagnose.diagnosis import Diagnosis, Layer, Range, StreamPoint
-from hush.diagnose.expectation import COVERAGE, Expectation, Expected, expect
+from hush.diagnose.diagnosis import Diagnosis
+from hush.diagnose.expectation import COVERAGE, Expected, expect
 from hush.diagnose.hooks import Wanted
 from hush.diagnose.measure import Loss, Measured, gain_log10, measure_model
 from hush.diagnose.prediction import Prediction, predict
-from hush.diagnose.reading import Reading
+from hush.diagnose.table_rows import any_row, chain_row, stream_points
 from hush.diagnose.verdict import write_verdict
 from hush.nn.checks import check_activations
 from hush.nn.flow import Flow, layer_kind, weight_layers
 from hush.nn.recognise import activations_of
 from hush.nn.structure import listed, source_name
 from hush.nn.tracing import trace_flow
-from hush.theory import Band, Design
+from hush.theory import Design
 from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["diagnose_model"]
@@ -51,7 +49,7 @@ def diagnose_model(
     beside what mean-field theory expects of it function by function, from the variances of its own weights; where
     there is no rule for a function the prediction starts again from what was measured there, and the verdict names it.
 
-    Arguments:
+    Batch:
         inputs: a tensor, a tuple of the model's arguments, or a dictionary of named ones, batch first.
         targets: class numbers (cross-entropy) or values (squared error) for the first output, for the gradient;
             without them a random linear probe of all outputs is differentiated.
@@ -74,7 +72,8 @@ def diagnose_model(
     if targets is not None and len(targets) != arguments.count:
         raise ValueError(f"{arguments.count} inputs need {arguments.count} targets, got {len(targets)}.")
     # Two inputs tell the order of data flow as well as all of them.
-    flow = trace_flow(model, arguments.part(0, 2).args) if not arguments.kwargs else None
+    two = arguments.part(0, 2)
+    flow = trace_flow(model, two.kwargs or two.args)
     chain = _as_chain(model, arguments, flow, targets, loss, chunk, design)
     if chain is not None:
         measured, prediction = chain
@@ -94,38 +93,37 @@ def _check_weights(model: nn.Module) -> None:
 
 def _as_chain(
     model: nn.Module,
-    arguments: Arguments,
-    flow: Flow | None,
+    arguments: Batch,
+    flow: Flow,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,
     design: Design | None,
 ) -> tuple[Measured, Prediction] | None:
     """Measured and predicted by the theory of chains; None for everything else."""
-    if flow is None or not flow.activations or not flow.calls:
+    if not flow.activations or not flow.calls:
         return None
     if any(operation.kind != "activation" for operation in flow.operations):
         return None
     # Activations applied as functions stand behind the heads of a chain, or it is none.
     measured = measure_model(model, arguments, targets, loss, chunk, Wanted(frozenset()))
     prediction = predict(measured, model, flow, weight_layers(model), design)
-    return (measured, prediction) if isinstance(prediction, Prediction) else None
+    return None if prediction is None else (measured, prediction)
 
 
 def _of_chain(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     measured: Measured,
     prediction: Prediction,
-    flow: Flow | None,
+    flow: Flow,
     probe: bool,
     design: Design | None,
 ) -> Diagnosis:
-    assert flow is not None
     gains = gain_log10(measured.readings)
     layers = weight_layers(model)
     rows = tuple(
-        _chain_row(i, reading, gains[i], _reads(flow.activations[i].reads, layers), prediction)
+        chain_row(i, reading, gains[i], _reads(flow.activations[i].reads, layers), prediction)
         for i, reading in enumerate(measured.readings)
     )
     explode, vanish = _shares(gains)
@@ -146,7 +144,7 @@ def _of_chain(
 
 def _of_any(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,
@@ -165,12 +163,12 @@ def _of_any(
         )
         expected = (None,) * len(measured.readings)
     rows = tuple(
-        _any_row(i, reading, gains[i], figures)
+        any_row(i, reading, gains[i], figures)
         for i, (reading, figures) in enumerate(zip(measured.readings, expected, strict=True))
     )
     if not reason and all(figures is None for figures in expected):
         reason = "what the activations read could not be followed back to the input"
-    stream = () if reason else tuple(_stream(measured, expectation))
+    stream = () if reason else tuple(stream_points(measured, expectation))
     explode, vanish = _shares(gains)
     verdict = judge_model(measured, rows, gains, design)
     restarts = tuple(
@@ -247,104 +245,6 @@ def _odds(expected: tuple[Expected | None, ...]) -> tuple[float | None, float | 
     return max(above(f, EXPLODING_GAIN_LOG10) for f in found), 1.0 - above(found[0], VANISHING_GAIN_LOG10)
 
 
-def _chain_row(i: int, reading: Reading, gains: NDArray[np.float64], reads: str, prediction: Prediction) -> Layer:
-    bands, correlation = prediction.bands, prediction.correlation
-    return Layer(
-        **_measured(i, reading, gains, (bands.q.low[i], bands.q.high[i])),
-        reads=reads,
-        sparsity_band=_at(bands.sparsity, i),
-        saturated_band=_at(bands.saturation, i),
-        dead_predicted=prediction.dead[i],
-        correlation_band=_at(correlation, i),
-        gain_log10_band=_at(bands.gain_log10, i),
-        q_predicted=bands.q.median[i],
-        sparsity_predicted=bands.sparsity.median[i],
-        saturated_predicted=bands.saturation.median[i],
-        correlation_predicted=None if correlation is None else correlation.median[i],
-        gain_log10_predicted=bands.gain_log10.median[i],
-    )
-
-
-def _any_row(i: int, reading: Reading, gains: NDArray[np.float64], expected: Expected | None) -> Layer:
-    several = reading.correlation is not None
-    return Layer(
-        **_measured(i, reading, gains, None if expected is None else expected.q_band),
-        reads="" if expected is None else expected.reads,
-        sparsity_band=None if expected is None else expected.sparsity_band,
-        saturated_band=None,
-        dead_predicted=None,
-        correlation_band=None,
-        gain_log10_band=None if expected is None else expected.gain_log10_band,
-        token_correlation=reading.token_correlation,
-        q_predicted=None if expected is None else expected.q,
-        sparsity_predicted=None if expected is None else expected.sparsity,
-        saturated_predicted=None if expected is None else expected.saturated,
-        correlation_predicted=expected.correlation if expected is not None and several else None,
-        token_correlation_predicted=None if expected is None else expected.token_correlation,
-        gain_log10_predicted=None if expected is None else expected.gain_log10,
-    )
-
-
-class _Figures(TypedDict):
-    index: int
-    name: str
-    activation: str
-    units: int
-    positions: int
-    q: float
-    q_band: Range | None
-    inside: float | None
-    sparsity: float
-    saturated: float
-    dead: float
-    correlation: float | None
-    gradient: float
-    gain_log10: float
-
-
-def _measured(i: int, reading: Reading, gains: NDArray[np.float64], q_band: Range | None) -> _Figures:
-    q = torch.cat(reading.q).cpu().numpy()
-    return {
-        "index": i + 1,
-        "name": reading.name,
-        "activation": str(reading.module),
-        "units": reading.units,
-        "positions": reading.positions,
-        "q": float(np.median(q)),
-        "q_band": q_band,
-        "inside": None if q_band is None else float(np.mean((q >= q_band[0]) & (q <= q_band[1]))),
-        "sparsity": reading.sparsity,
-        "saturated": reading.saturated,
-        "dead": reading.dead,
-        "correlation": reading.correlation,
-        "gradient": float(torch.cat(reading.squared_gradients).mean().sqrt()),
-        "gain_log10": float(np.median(gains)),
-    }
-
-
-def _stream(measured: Measured, expectation: Expectation) -> Iterator[StreamPoint]:
-    streams = [reading for reading in measured.streams if reading.squared_gradients]
-    if len(streams) != len(expectation.stream):
-        return
-    gains = gain_log10(streams) if streams else np.zeros((0, 1))
-    for i, (reading, expected) in enumerate(zip(streams, expectation.stream, strict=True)):
-        yield StreamPoint(
-            index=i + 1,
-            name=reading.name,
-            p=float(np.median(torch.cat(reading.q).cpu().numpy())),
-            p_band=None if expected is None else expected.q_band,
-            p_predicted=None if expected is None else expected.q,
-            correlation=reading.correlation,
-            correlation_predicted=None if expected is None or reading.correlation is None else expected.correlation,
-            token_correlation=reading.token_correlation,
-            token_correlation_predicted=None if expected is None else expected.token_correlation,
-            gradient=float(torch.cat(reading.squared_gradients).mean().sqrt()),
-            gain_log10=float(np.median(gains[i])),
-            gain_log10_band=None if expected is None else expected.gain_log10_band,
-            gain_log10_predicted=None if expected is None else expected.gain_log10,
-        )
-
-
 def _reads(sources: frozenset[str], layers: dict[str, nn.Module]) -> str:
     """layer1 Conv2d, or: stem Conv2d + 3 more."""
     names = sorted(sources)
@@ -353,7 +253,3 @@ def _reads(sources: frozenset[str], layers: dict[str, nn.Module]) -> str:
     kind = f" {layer_kind(layers[names[0]])}" if names[0] in layers else ""
     rest = f" + {len(names) - 1} more" if len(names) > 1 else ""
     return f"{source_name(names[0])}{kind}{rest}"
-
-
-def _at(band: Band | None, i: int) -> tuple[float, float] | None:
-    return None if band is None else (band.low[i], band.high[i])

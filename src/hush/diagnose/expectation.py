@@ -6,18 +6,20 @@ noise of finitely many units, and one per cent for what the theory neglects.
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hush.diagnose.arguments import Arguments
-from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
+from hush.diagnose.arguments import Batch
 from hush.diagnose.hooks import Wanted
-from hush.diagnose.walk.along_the_run import Restart, Seen, Walk, walk_model
+from hush.diagnose.measure import takes_batch_statistics
+from hush.diagnose.walk.along_the_run import walk_model
+from hush.diagnose.walk.findings import Restart, Seen, Walk
 from hush.diagnose.walk.population import Population
-from hush.nn.quiet_run import quietly
+from hush.nn.quiet_run import batch_statistics, quietly
 from hush.theory import Activation
 
 __all__ = ["COVERAGE", "Expectation", "Expected", "expect"]
@@ -72,17 +74,13 @@ class Expectation:
     restarts: tuple[Restart, ...]
 
 
-def expect(model: nn.Module, arguments: Arguments, chunk: int) -> Expectation:
+def expect(model: nn.Module, arguments: Batch, chunk: int) -> Expectation:
     """Walk along one run of the model on a few of its inputs."""
     batch = min(chunk, arguments.count)
     few = arguments.part(0, _EXAMPLES)
-    batched = bool(batch_norms(model)) and batch > 1
-    with torch.inference_mode(False), quietly(model):
-        if batched:
-            with with_batch_statistics(model):
-                walk = walk_model(model, few.args, few.kwargs, batch, (arguments.args, arguments.kwargs))
-        else:
-            walk = walk_model(model, few.args, few.kwargs, batch, (arguments.args, arguments.kwargs))
+    batched = takes_batch_statistics(model, batch)
+    with torch.inference_mode(False), quietly(model), batch_statistics(model) if batched else nullcontext():
+        walk = walk_model(model, few.args, few.kwargs, batch, (arguments.args, arguments.kwargs))
     activations = [seen for seen in walk.activations if seen.module or seen.passes_on]
     sums = [seen for seen in walk.sums if seen.passes_on]
     functions = frozenset(seen.number for seen in activations if not seen.module)

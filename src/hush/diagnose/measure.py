@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
-from hush.diagnose.arguments import Arguments
-from hush.diagnose.batch_statistics import batch_norms, with_batch_statistics
+from hush.diagnose.arguments import Batch
 from hush.diagnose.hooks import ActivationHooks, Wanted
 from hush.diagnose.reading import Reading
-from hush.nn.quiet_run import quietly, tensors_in
+from hush.nn.quiet_run import batch_statistics, quietly, tensors_in
 
-__all__ = ["Loss", "Measured", "gain_log10", "measure_model"]
+__all__ = ["Loss", "Measured", "gain_log10", "measure_model", "takes_batch_statistics"]
 
 Loss = Callable[[Any, Tensor | None], Tensor]
 
@@ -43,7 +42,7 @@ class Measured:
 
 def measure_model(
     model: nn.Module,
-    arguments: Arguments,
+    arguments: Batch,
     targets: Tensor | None,
     loss: Loss | None,
     chunk: int,
@@ -51,15 +50,14 @@ def measure_model(
 ) -> Measured:
     """Run the model forward and backward on `chunk` inputs at a time; nothing stays behind but the statistics."""
     generator = torch.Generator("cpu").manual_seed(0)
-    norms, count = batch_norms(model), arguments.count
-    # A BatchNorm needs a batch: one input alone has no statistics.
-    batched = bool(norms) and chunk > 1 and count > 1
+    count = arguments.count
+    batched = takes_batch_statistics(model, min(chunk, count))
     outputs_seen = Reading("output", "", -1)
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         quietly(model),
-        with_batch_statistics(model) if batched else nullcontext(),
+        batch_statistics(model) if batched else nullcontext(),
         ActivationHooks(model, wanted) as hooks,
     ):
         for start, stop in _chunks(count, chunk, batched):
@@ -76,6 +74,12 @@ def measure_model(
             _read_outputs(outputs, outputs_seen, part.count)
             torch.autograd.grad(value, taking, allow_unused=True)
     return Measured(hooks.readings, hooks.streams, hooks.head, outputs_seen, hooks.first_squares, batched)
+
+
+def takes_batch_statistics(model: nn.Module, batch: int) -> bool:
+    """Whether there is a BatchNorm, and a batch for it: one input alone has no statistics."""
+    norms = (m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    return batch > 1 and any(not isinstance(norm, nn.SyncBatchNorm) for norm in norms)
 
 
 def _chunks(count: int, chunk: int, batched: bool) -> Iterator[tuple[int, int]]:

@@ -63,7 +63,7 @@ class Monitor:
 
     A snapshot is complete, and logged, when the next step begins: by then its backward pass is over.
 
-    Arguments:
+    Batch:
         every: n; steps 0, n, 2n, … are measured, all others run without hooks.
         first: so many steps at the beginning are measured too, one by one.
         step: the number of the next step, when training goes on from a checkpoint.

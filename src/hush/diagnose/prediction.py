@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hush.diagnose.measure import Measured
 from hush.nn.flow import INPUT, Flow
-from hush.nn.structure import activation_functions, listed, obstacles, source_name
+from hush.nn.structure import activation_functions, obstacles
 from hush.nn.weights import fan_in
 from hush.theory import Band, Bands, Block, Chain, Design, InputNorms, bands, correlation_band, dead_units
 
@@ -37,16 +37,12 @@ class Prediction:
 
 def predict(
     measured: Measured, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
-) -> Prediction | str:
-    """The prediction, or the reason why there is none.
-
-    The theory speaks of a plain chain: layer, activation, layer, activation, all activations the same φ.
-    """
+) -> Prediction | None:
+    """The prediction; None for anything but a plain chain: layer, activation, layer, activation, all the same φ."""
     readings = measured.readings
     hidden = flow.order[: len(readings)]
-    reason = _obstacle(measured, model, flow, layers, design)
-    if reason:
-        return reason
+    if not _is_plain_chain(measured, model, flow, layers, design):
+        return None
     first = layers[hidden[0]]
     block = _chain(measured, [layers[name] for name in hidden[1:]], design)
     squares = torch.cat(measured.first_squares) * _weight_variance(first) + _bias_variance(first)
@@ -80,72 +76,49 @@ def _chain(measured: Measured, inner: list[nn.Module], design: Design | None) ->
     if design is not None:
         return replace(design.chain(), positions=positions)
     phi = measured.readings[0].phi
-    assert phi is not None  # _obstacle said so
+    assert phi is not None  # _is_plain_chain said so
     # The median, so that a single odd layer shows as odd instead of shifting what is expected of all.
     sigma_w2 = float(np.median([_weight_variance(layer) for layer in inner]))
     sigma_b2 = float(np.median([_bias_variance(layer) for layer in inner]))
     return Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
 
 
-def _obstacle(
+def _is_plain_chain(
     measured: Measured, model: nn.Module, flow: Flow, layers: dict[str, nn.Module], design: Design | None
-) -> str | None:
-    """Why the theory has nothing to say about this model; None if it has."""
-    depth = len(measured.readings)
-    if seen := obstacles(model, flow):
-        return f"there is theory for plain chains of layers only, and this is none: {'; '.join(seen)}"
-    hidden = [operation for operation in flow.operations if not operation.sources <= flow.outputs]
-    if functions := activation_functions(model, replace(flow, operations=tuple(hidden))):
-        function, places = next(iter(functions.items()))
-        return (
-            f"the activation {function} is called as a function in {places}, which measured cannot read; use its module"
-        )
-    if flow.used_again:
-        return f"{listed(flow.used_again)} is called more than once, and the theory takes every layer's weights for new"
-    unknown = next((reading for reading in measured.readings if reading.phi is None), None)
-    if unknown is not None:
-        return f"{unknown.name!r} is {unknown.module}, whose φ is not in the registry"
-    if len({reading.phi for reading in measured.readings}) > 1:
-        kinds = dict.fromkeys(str(reading.module) for reading in measured.readings)
-        return f"the activations are not all the same: {listed(kinds, quoted=False)}"
-    if depth < 2:
-        return "it takes at least two layers with an activation"
-    return _not_alternating(measured, flow) or _no_weights(flow.order[:depth], layers, design)
+) -> bool:
+    """Whether the theory of chains speaks of this model; of every other the walk along its run does."""
+    depth, phis = len(measured.readings), {reading.phi for reading in measured.readings}
+    # An activation applied as a function may stand behind a head, and nowhere else.
+    hidden = tuple(operation for operation in flow.operations if not operation.sources <= flow.outputs)
+    if obstacles(model, flow) or activation_functions(model, replace(flow, operations=hidden)) or flow.used_again:
+        return False
+    if depth < 2 or len(phis) > 1 or None in phis:
+        return False
+    return _alternates(measured, flow) and _has_weights(flow.order[:depth], layers, design)
 
 
-def _not_alternating(measured: Measured, flow: Flow) -> str | None:
+def _alternates(measured: Measured, flow: Flow) -> bool:
     """Layer, activation, layer, activation, and nothing between them; behind the last activation there may be heads."""
     depth, order = len(measured.readings), [INPUT, *(call.layer for call in flow.calls)]
     if depth != len(flow.activations) or depth > len(flow.calls):
-        return f"{len(flow.calls)} weight layers with {depth} activations do not alternate"
+        return False
     for i, call in enumerate(flow.calls):
-        last = order[min(i, depth)]
-        if call.reads != {last}:
-            return f"{call.layer!r} reads {_sum(call.reads)}, where a chain would have it read {source_name(last)}"
+        if call.reads != {order[min(i, depth)]}:
+            return False
         if i >= depth:
             continue
         activation = flow.activations[i]
-        if activation.reads != {call.layer}:
-            return f"{measured.readings[i].name!r} reads {_sum(activation.reads)}, where {call.layer} would be next"
-        before = call.through if i else frozenset()
-        if between := sorted(before | activation.through):
-            return f"{listed(between, quoted=False)} stands between the layers, at {call.layer!r}"
-    return None
+        if activation.reads != {call.layer} or activation.through or (i and call.through):
+            return False
+    return True
 
 
-def _sum(sources: frozenset[str]) -> str:
-    return " + ".join(source_name(source) for source in sorted(sources)) or "nothing that could be followed"
-
-
-def _no_weights(hidden: tuple[str, ...], layers: dict[str, nn.Module], design: Design | None) -> str | None:
-    variances = {name: _weight_variance(layers[name]) for name in hidden}
-    if broken := [name for name, variance in variances.items() if not math.isfinite(variance)]:
-        return f"the weights of {listed(broken)} are not finite"
-    if variances[hidden[0]] == 0.0:
-        return f"the weights of the first layer, {hidden[0]!r}, are all zero"
-    if design is None and np.median(list(variances.values())[1:]) == 0.0:
-        return "most weights are zero, and no design says what they should be"
-    return None
+def _has_weights(hidden: tuple[str, ...], layers: dict[str, nn.Module], design: Design | None) -> bool:
+    """Finite ones, which say what σ_w is where no design does."""
+    variances = [_weight_variance(layers[name]) for name in hidden]
+    if not all(map(math.isfinite, variances)) or variances[0] == 0.0:
+        return False
+    return design is not None or float(np.median(variances[1:])) > 0.0
 
 
 def _weight_variance(layer: Any) -> float:

@@ -30,7 +30,7 @@ class Sparsity:
 def sparsity(model: nn.Module, loader: Iterable[Any] | Tensor) -> Sparsity:
     """mean over layers of P(x^l = 0), x^l the outputs of the activations, in eval mode.
 
-    Arguments:
+    Batch:
         loader: a tensor, or batches of inputs, each a tensor or a sequence whose first entry is one (as of a
             DataLoader with targets); moved to the model's device.
 

@@ -1,4 +1,4 @@
-"""The verdict of a diagnosis, in words. Where there is no theory it states what was measured, and predicts nothing."""
+"""The verdict on a plain chain, in words; and what is said of a model of which nothing can be predicted."""
 
 import math
 

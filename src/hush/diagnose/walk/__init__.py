@@ -5,5 +5,6 @@ sites        which position and which unit each entry of a tensor is, through ev
 noise        what a finite number of units adds, to first order
 rules_*      how a layer, a norm, an elementwise function, attention, a pooling changes a population
 backward     the squared gradient, back over what was recorded
+dispatch     which rule speaks of which torch function
 along_the_run   watches the model run and applies the rules
 """

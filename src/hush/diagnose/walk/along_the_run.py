@@ -4,7 +4,7 @@ Where there is no rule for a function, the prediction starts again from what was
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from hush.diagnose.calls import LAYER_FUNCTIONS, Calls, function_name
-from hush.diagnose.walk.backward import Gradients, same
+from hush.diagnose.walk.backward import same
 from hush.diagnose.walk.context import Context, UnruledError
 from hush.diagnose.walk.dispatch import LAYERS, apply_rule
+from hush.diagnose.walk.findings import Restart, Seen, Walk
 from hush.diagnose.walk.functions import MATRIX_PRODUCTS, named
 from hush.diagnose.walk.population import Population
 from hush.diagnose.walk.rules_elementwise import Elementwise, elementwise
@@ -23,82 +24,12 @@ from hush.nn.flow import WEIGHT_LAYERS, layer_kind
 from hush.nn.quiet_run import tensors_in
 from hush.nn.recognise import phi_of
 from hush.nn.torch_functions import FACTORIES, TABLES
-from hush.theory import Activation
 
-__all__ = ["Restart", "Seen", "Walk", "walk_model"]
+__all__ = ["walk_model"]
 
 _ATTENTIONS = named("multi_head_attention_forward")
 # They ask for a shape or a property, and make no value.
 _QUESTIONS = named("size", "dim", "numel", "is_floating_point", "__len__", "item", "tolist", "equal", "all", "any")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """An activation, or a sum, with what is expected at it.
-
-    Attributes:
-        number: its place among all calls of its kind.
-        name: of the module, or where the function was called.
-        before: the population of h; of a sum, its result. None where none is known.
-        after: the population of φ(h).
-        module: whether it is a module and no function.
-        passes_on: of an activation, whether a weight layer reads what came of it; of a sum, whether it adds a branch
-            to a stream, which have come through different layers.
-        apply: φ, on a tensor of float64.
-        phi: what the registry knows of it, if anything.
-    """
-
-    number: int
-    name: str
-    before: Population | None
-    after: Population | None = None
-    module: bool = True
-    passes_on: bool = False
-    apply: Callable[[Tensor], Tensor] | None = None
-    phi: Activation | None = None
-
-
-@dataclass(frozen=True)
-class Restart:
-    """A function without a rule, from whose measured output the prediction went on."""
-
-    function: str
-    within: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Walk:
-    """What is expected, in the order of the run.
-
-    Attributes:
-        head: the number of the layer whose output the model gives out; 0 where something else comes last.
-        layers: the nodes of the weight layers, and their names.
-    """
-
-    context: Context
-    activations: tuple[Seen, ...]
-    sums: tuple[Seen, ...]
-    restarts: tuple[Restart, ...]
-    gradients: Gradients
-    head: int
-    layers: dict[int, str]
-
-    def reads(self, node: int) -> str:
-        """The nearest weight layers behind a value: layer1, or: stem + 3 more."""
-        found: list[str] = []
-        waiting, visited = [node], {node}
-        while waiting:
-            here = waiting.pop(0)
-            if here in self.layers:
-                found.append(self.layers[here])
-                continue
-            for edge in self.context.record.edges[here]:
-                if edge.to not in visited:
-                    visited.add(edge.to)
-                    waiting.append(edge.to)
-        names = sorted(set(found))
-        return "" if not names else f"{names[0]} + {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 def walk_model(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int, whole: Any) -> Walk:

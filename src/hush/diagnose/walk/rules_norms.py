@@ -66,10 +66,7 @@ def batch_norm(context: Context, x: Population, weight: Tensor | None, bias: Ten
         + moments[0, 2] * (b - 1) / (p * b)
         + moments[0, 3] * (p - 1) * (b - 1) / (p * b)
     )
-    if x.gaussian:
-        centred = context.draws.gaussian(moments - common)
-    else:
-        centred = _without(context, x.values, common)
+    centred = context.draws.gaussian(moments - common) if x.gaussian else _without(context, x.values, common)
     power = max(1e-12, float(moments[0, 0]) - common)
     found = _normalised(context, x, centred, power, weight, bias, eps, min(0.5, 2.0 / (p * b)))
     # The batch as a whole has this variance. One input differs from it, as it did before: all that is taken out is what
