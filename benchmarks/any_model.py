@@ -308,8 +308,8 @@ def main() -> None:
 
 INTRODUCTION = """# `hush.init_` on any model
 
-`python benchmarks/any_model.py --out docs/results/any_model`, 2026-11-17, one thread, 2 cores of an AMD EPYC, Zen 4,
-AVX-512; {seeds} seeds, worst of all; batch of 16, CReLU designs. *Own* is the model's own initialisation with its activations
+`python benchmarks/any_model.py --out docs/results/any_model`, 2026-11-17, 2 cores of an AMD EPYC, Zen 4, AVX-512;
+{seeds} seeds, worst of all; batch of 16, CReLU designs. *Own* is the model's own initialisation with its activations
 replaced, *hush* the same model after `hush.init_`. Sparsity is aimed at ± 0.02 of the design in every layer, q at
 1 ± 4 √(2/units) (*outside*: how many are not), the gradient at one decade over the depth. *No worse*: by each of the
 three hush is within its aim, or no worse than own.

@@ -213,6 +213,25 @@ def test_branch_scale(scale: float | str, beta: float) -> None:
     assert f"β = {beta:.3g}" in str(report)
 
 
+class Scaled(Block):
+    """A number of its own stands before the sum, and another between the first layer and φ."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.25 * self.down(self.phi(self.up(self.norm(x)) / 3.0))
+
+
+def test_numbers_in_the_models_own_forward_are_its_scales() -> None:
+    model = network(lambda: Scaled(nn.LayerNorm(WIDTH)), 4)
+    report = hush.init_(model, DESIGN, noise(32, 32), generator=seeded())
+    std = {each.name: each.std for each in report.drawn}
+    slope = float(PHI.slope_moment(1, DESIGN.q_star))
+    # The branch has its β already; what is divided by 3 is drawn three times as large.
+    assert math.isclose(std["1.down.weight"] ** 2 * 2 * WIDTH, 1.0 / (DESIGN.q_star * slope), rel_tol=0.1)
+    assert math.isclose(std["1.up.weight"] ** 2 * WIDTH, 9.0 * DESIGN.q_star, rel_tol=0.01)
+    assert "the model scales its branches itself, by 0.25" in str(report)
+    assert all(abs(share - 0.8) < 0.02 for share in hush.sparsity(model, noise(256, 32)).layers.values())
+
+
 def test_a_branch_passes_a_squared_gradient_with_gain_beta_squared() -> None:
     """The gain that σ_out was chosen for, measured by backpropagation through one branch."""
     gains = []
@@ -241,6 +260,15 @@ def test_batch_norm_in_a_chain_passes_the_gain_that_its_rule_says() -> None:
     (slopes,) = torch.autograd.grad(y.sum(), h)
     gain = affine.gamma2 * float(slopes.square().mean()) / float(y.detach().var(1, correction=0).mean())
     assert math.isclose(gain, 10.0 ** (1 / 10), rel_tol=0.03)
+
+
+def test_calibrate_is_the_batch_that_is_measured_on() -> None:
+    build, x = MODELS["no norm"]
+    models = build(), build()
+    hush.init_(models[0], DESIGN, x[:2], calibrate=x, generator=seeded())
+    hush.init_(models[1], DESIGN, x, generator=seeded())
+    for name, value in models[0].state_dict().items():
+        torch.testing.assert_close(models[1].state_dict()[name], value)
 
 
 def test_keep_frozen_and_tied() -> None:
@@ -280,6 +308,7 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
         assert abs(graph[node.inputs[0]].second_moment - 1.0) < 0.15
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile, when it is first used
 def test_wrapped_models() -> None:
     def build() -> nn.Module:
         return network(lambda: Block(nn.LayerNorm(WIDTH)), 2)
@@ -291,7 +320,10 @@ def test_wrapped_models() -> None:
     accelerated = build()
     hush.sparse.accelerate(accelerated)
     hush.init_(accelerated, DESIGN, x, generator=seeded())
+    compiled = torch.compile(build())
+    hush.init_(compiled, DESIGN, x, generator=seeded())
     for name, value in plain.state_dict().items():
+        torch.testing.assert_close(compiled.state_dict()[f"_orig_mod.{name}"], value)
         torch.testing.assert_close(wrapped.state_dict()[f"module.{name}"], value)
         torch.testing.assert_close(accelerated.state_dict()[name], value)
 

@@ -177,9 +177,8 @@ def test_every_architecture_starts_right_with_every_activation(arch: str, activa
         ({"arch": "gpt", "heads": 5}, "a width of 192 does not fall into 5 heads"),
         ({"arch": "residual_mlp", "branch_scale": "small"}, "branch_scale must be a number or one of"),
         ({"arch": "residual_mlp", "branch_scale": "-1"}, "branch_scale must be positive and finite, got -1"),
-        ({"arch": "residual_mlp", "weights": "orthogonal"}, "residual_mlp takes gaussian weights"),
+        ({"arch": "residual_mlp", "weights": "delta_orthogonal"}, "for a cnn or a resnet; of residual_mlp take"),
         ({"activation": "relu", "sparsity": 0.9}, "relu has no sparsity to choose, got 0.9"),
-        ({"activation": "gelu", "weights": "orthogonal"}, "gelu takes gaussian weights"),
         ({"arch": "transformer"}, "arch must be one of mlp, cnn, residual_mlp, resnet, gpt"),
     ],
 )

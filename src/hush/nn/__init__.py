@@ -4,7 +4,7 @@ from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
-from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, draw_by_role_, gpt, mlp, residual_mlp, resnet
+from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.nn.swapping import swap_activations
@@ -29,7 +29,6 @@ __all__ = [
     "act_layer",
     "checkpoint",
     "cnn",
-    "draw_by_role_",
     "from_design",
     "functional",
     "gpt",

@@ -130,7 +130,10 @@ class BlockDrawing:
             sizes = {"preserve": (1.0, 0.0), "zero": (0.0, 0.0), "keep": (None, 0.0)}
             return sizes.get(self.output, edge if self.paths.source_kinds(reads) == {"activation"} else (1.0, 0.0))
         if role.role == "feeds φ" and role.norm is None:
-            return rules.feeding(moment, behind_phi=self._made_of_phi(reads), has_bias=use.bias is not None)
+            sigma2, bias = rules.feeding(moment, behind_phi=self._made_of_phi(reads), has_bias=use.bias is not None)
+            # A number that stands between the layer and φ multiplies both, so both make up for it.
+            between = max(role.factor**2, 1e-300)
+            return sigma2 / between, bias / between
         if role.role == "feeds φ" and role.norm is not None and self.chain_depth and role.reads != "the input":
             norm = self.graph[role.norm]
             batch = norm.options["norm"] in ("batch", "instance")
@@ -163,7 +166,8 @@ class BlockDrawing:
     def _wanted(self, role: LayerRole, use: LayerUse) -> float:
         """The gain of a squared gradient that the branch is to have, without a scale of its own if it has one."""
         assert role.join is not None
-        own = role.scale is not None and self._set_scale(self.graph[role.scale])
+        # A number in the model's forward, 1/√L say, is its β and is taken as it is; a parameter starts at β.
+        own = role.factor != 1.0 or (role.scale is not None and self._set_scale(self.graph[role.scale]))
         return (1.0 if own else self.beta**2) * self._stream_start(role.join.start, use.nodes)
 
     def _rest(self, role: LayerRole, node: Node, use: LayerUse) -> float:
@@ -333,8 +337,10 @@ def _effective_moment(use: LayerUse, node: Node, fan: int) -> float:
         squares = x.detach().double().square()
         if not str(node.options["op"]).startswith("conv"):
             return float(squares.mean())
-        ones = torch.ones_like(use.weight, dtype=torch.float64)
-        return float(use.again(squares, ones).mean()) / fan
+        # One output channel for each group is enough, because all of a group would be the same.
+        weight, groups = use.weight, int(node.options["groups"])
+        few = weight[:, :1] if str(node.options["op"]).startswith("conv_transpose") else weight[:groups]
+        return float(use.again(squares, torch.ones_like(few, dtype=torch.float64)).mean()) / fan
 
 
 def _layer_name(node: Node) -> str:

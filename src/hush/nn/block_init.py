@@ -109,9 +109,10 @@ def _check_recognised(model: nn.Module, graph: Graph, design: Design) -> None:
 
 
 def _beta(asked: BlockRequest, branches: int) -> float:
-    scale = asked.branch_scale
+    scale: float | str | None = asked.branch_scale
     if scale is None:
-        scale = getattr(asked.design, "branch_scale", None) or "1/sqrt(depth)"
+        # A rule is for the branches of this model, whatever depth it was designed for.
+        scale = asked.design.branch_rule or asked.design.branch_scale or "1/sqrt(depth)"
     if scale in ("1/sqrt(depth)", "learned"):
         return 1.0 / math.sqrt(branches)
     if scale == "1/depth":
@@ -149,7 +150,14 @@ def _what_it_is(roles: list[LayerRole], beta: float, branches: int) -> str:
         return "A network without residual branches, with norms, gates or concatenations, seen by data flow."
     text = ", ".join(f"{count} × {name}" for name, count in blocks.items())
     ends = any(role.post_activation for role in roles)
-    scale = "each block's gain is near 1 by its last norm" if ends else f"branches scaled by β = {beta:.3g}"
+    factors = [role.factor for role in roles if role.role == "writes to the stream" and role.factor != 1.0]
+    if ends:
+        scale = "each block's gain is near 1 by its last norm"
+    elif factors:
+        scale = f"the model scales its branches itself, by {_span(factors)}"
+        scale += "" if len(factors) == branches else f", where it does not they are scaled by β = {beta:.3g}"
+    else:
+        scale = f"branches scaled by β = {beta:.3g}"
     return f"{branches} residual branches, seen by data flow: {text}; {scale}."
 
 
@@ -172,3 +180,8 @@ def _advice(model: nn.Module, graph: Graph, roles: list[LayerRole], design: Desi
             f"φ reads the stream itself, with no norm or layer between, at {names}: its q starts near {q:g} and grows "
             f"with the stream, so the share of zeros falls; a norm in front of φ holds it."
         )
+
+
+def _span(values: list[float]) -> str:
+    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    return low if low == high else f"{low} to {high}"

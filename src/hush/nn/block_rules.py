@@ -29,7 +29,7 @@ __all__ = ["Affine", "Rules"]
 # The share of q* that a BatchNorm or GroupNorm inside a residual block has from its shift. Without any, the features of
 # a deep network become heavy-tailed one by one (and the two channels of a small group ±1), so that the share of zeros
 # is not that of a Gaussian of variance q*; with all of it, every input would look the same.
-_SHIFT_SHARE = 0.5
+_SHIFT_SHARE = 0.7
 # The gain of a squared gradient that is aimed at, over all layers of a chain with BatchNorm and over all blocks that
 # end in an activation. More keeps inputs further apart. The second is less, because there more adds to it than the
 # theory knows: what one block lets through and what the next does are not independent.

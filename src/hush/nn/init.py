@@ -72,6 +72,7 @@ def init_(
             ResNets, have no choice here.
         keep: names of layers or parameters to leave as they are, such as ("head",).
         calibrate: a batch on which each layer but the output is then scaled once, so that its measured q is q*.
+            In a network of blocks it is the batch on which second moments are measured, in place of the example.
         generator: where the random numbers come from; the same seed gives the same model.
         allow: activation classes that may stand beside the design's own, such as (nn.Tanh,) in a head.
 
@@ -133,8 +134,8 @@ def _structure(model: nn.Module, flow: Flow | None, told: bool) -> str:
         closer = "Pass example=x, a batch, to have its blocks seen and drawn as what they are. "
         raise ValueError(
             f"{kind} is no plain chain of layers: {'; '.join(seen)}. Drawn as in a chain, its variance and gradient "
-            f"may grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain all "
-            f"the same."
+            f"may grow or shrink with every block. {closer}Pass structure='chain' to draw every layer as in a chain "
+            f"all the same."
         )
     odd = own_forwards(model) if flow is None else ()
     if odd and not told:

@@ -201,13 +201,8 @@ class TrainConfig:
             scale = parse_branch_scale(str(self.branch_scale))
             if not isinstance(scale, str) and not 0.0 < scale < math.inf:
                 raise ValueError(f"branch_scale must be positive and finite, got {self.branch_scale}.")
-            if self.weights != "gaussian" or self.output == "keep":
-                raise ValueError(
-                    f"{self.arch} takes gaussian weights and the outputs edge, preserve and zero, "
-                    f"got weights = {self.weights} and output = {self.output}."
-                )
-        if self.weights == "delta_orthogonal" and self.arch == "mlp":
-            raise ValueError("delta_orthogonal weights are for a cnn; an mlp takes orthogonal.")
+        if self.weights == "delta_orthogonal" and self.arch not in ("cnn", "resnet"):
+            raise ValueError(f"delta_orthogonal weights are for a cnn or a resnet; of {self.arch} take orthogonal.")
         if self.arch == "resnet" and self.depth % 3:
             raise ValueError(f"a resnet has as many blocks in each of its three stages, got {self.depth} in all.")
         if self.heads is not None and self.width % self.heads:
@@ -222,8 +217,6 @@ class TrainConfig:
             for name in ("sparsity", "threshold", "clip", "v_prime"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{self.activation} has no {name} to choose, got {getattr(self, name)}.")
-            if self.weights != "gaussian" or self.output == "keep":
-                raise ValueError(f"{self.activation} takes gaussian weights, and no output = keep.")
 
     def _fill_in_usual(self) -> None:
         """Take from the architecture what was not given."""

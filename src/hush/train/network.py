@@ -1,7 +1,6 @@
-"""From a config to its network, drawn by its seed.
+"""From a config to its network, drawn by `hush.init_` and its seed.
 
-A designed chain is drawn by `hush.init_`. Residual networks, and the dense ones to compare with, are drawn by the roles
-of their layers, which gives a sparse network and its dense twin the same random numbers, each with its own σ.
+A sparse network and its dense twin get the same random numbers, each with its own σ.
 """
 
 import math
@@ -10,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.nn import cnn, draw_by_role_, gpt, init_, mlp, residual_mlp, resnet
+from hush.nn import cnn, gpt, init_, mlp, residual_mlp, resnet
+from hush.nn.models.transformers import BYTES
 from hush.train.architectures import parse_branch_scale
 from hush.train.config import TrainConfig
 
@@ -20,23 +20,14 @@ __all__ = ["build"]
 def build(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of a config, for images of that shape; a gpt has its own shape."""
     model = _assemble(config, shape, classes)
-    generator = torch.Generator().manual_seed(config.seed)
-    if config.designed and not config.architecture.residual:
-        init_(
-            model,
-            config.design(),
-            _example(config, shape),
-            weights=config.weights,  # type: ignore[arg-type]
-            output=config.output,  # type: ignore[arg-type]
-            generator=generator,
-        )
-        return model
-    draw_by_role_(model, q_star=config.q_star, generator=generator)
-    if config.output == "zero":
-        head = model.head
-        assert isinstance(head, nn.Linear)
-        for parameter in head.parameters():
-            nn.init.zeros_(parameter)
+    init_(
+        model,
+        config.design(),
+        _example(config, shape),
+        weights=config.weights,  # type: ignore[arg-type]
+        output=config.output,  # type: ignore[arg-type]
+        generator=torch.Generator().manual_seed(config.seed),
+    )
     return model
 
 
@@ -60,6 +51,12 @@ def _assemble(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.M
 
 
 def _example(config: TrainConfig, shape: tuple[int, ...]) -> Tensor:
-    """Any numbers do as an example: it only shows which layer is first and which is last."""
-    example = torch.zeros(2, math.prod(shape)) if config.arch == "mlp" else torch.zeros(2, *shape)
-    return example.normal_(generator=torch.Generator().manual_seed(0))
+    """Numbers like standardised data: to a chain they only show which layer is first and which is last, and in a
+    residual network the size of what each layer reads is measured on them."""
+    generator = torch.Generator().manual_seed(0)
+    if config.arch == "gpt":
+        assert config.context is not None
+        return torch.randint(0, BYTES, (4, config.context), generator=generator)
+    count = 32 if config.architecture.residual else 2
+    example = torch.zeros(count, math.prod(shape)) if config.arch.endswith("mlp") else torch.zeros(count, *shape)
+    return example.normal_(generator=generator)

@@ -23,12 +23,14 @@ class Arrival:
         operand: which of its inputs the way came in by.
         norm: the first norm on the way.
         scale: the first scale by a parameter on the way, that is not a norm's own.
+        factor: the product of the numbers it is multiplied with on the way, since the last norm.
     """
 
     node: int | None
     operand: int
     norm: int | None = None
     scale: int | None = None
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -93,24 +95,25 @@ class Paths:
         """Where the ways forward from a node end."""
         found: dict[Arrival, None] = {}
         seen = set()
-        open_ends: list[tuple[int, int | None, int | None]] = [(index, None, None)]
+        open_ends: list[tuple[int, int | None, int | None, float]] = [(index, None, None, 1.0)]
         while open_ends:
-            here, norm, scale = state = open_ends.pop()
+            here, norm, scale, factor = state = open_ends.pop()
             if state in seen:
                 continue
             seen.add(state)
             if here in self.graph.outputs:
-                found[Arrival(None, 0, norm, scale)] = None
+                found[Arrival(None, 0, norm, scale, factor)] = None
             for reader in self.readers[here]:
                 node = self.graph[reader]
                 if self._is_passed(node):
                     own = node.kind == "scale" and node.options.get("parameter") and self.norm_before(here) is None
                     at_norm = reader if node.kind == "norm" and norm is None else norm
-                    open_ends.append((reader, at_norm, reader if own and scale is None else scale))
+                    at_scale = reader if own and scale is None else scale
+                    open_ends.append((reader, at_norm, at_scale, _times(factor, node)))
                 else:
                     for operand, each in enumerate(node.inputs):
                         if each == here:
-                            found[Arrival(reader, operand, norm, scale)] = None
+                            found[Arrival(reader, operand, norm, scale, factor)] = None
         return list(found)
 
     @cached_property
@@ -158,3 +161,12 @@ class Paths:
     def _from_input(self, index: int) -> bool:
         bits = self._ancestors[index]
         return any(bits >> node.index & 1 for node in self.graph.of_kind("input"))
+
+
+def _times(factor: float, node: Node) -> float:
+    """The factor behind a node: a norm takes away what came before, and a parameter is no fixed number."""
+    if node.kind == "norm":
+        return 1.0
+    if node.kind == "scale" and not node.options.get("parameter"):
+        return factor * float(node.options["factor"])
+    return factor

@@ -344,9 +344,9 @@ def _call_again(
     func: Any, args: Any, kwargs: Any, read: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Callable[[Tensor, Tensor], Tensor]:
     def again(x: Tensor, other: Tensor) -> Tensor:
-        swapped = {id(read): x, id(weight): other}
+        swapped: dict[int, Tensor | None] = {id(read): x, id(weight): other}
         if bias is not None:
-            swapped[id(bias)] = torch.zeros_like(bias)
+            swapped[id(bias)] = None if _plain_name(func).startswith("conv") else torch.zeros_like(bias)
         new: Any = tree_map(lambda each: swapped.get(id(each), each), (args, kwargs))
         result: Tensor = func(*new[0], **new[1])
         return result
@@ -370,11 +370,14 @@ def moments(tensor: Tensor, axis: int | None) -> tuple[float, float, float, floa
     if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_sparse:
         return math.nan, math.nan, math.nan, math.nan
     values = tensor.detach().double()
-    mean, square = float(values.mean()), float(values.square().mean())
-    if axis is None:
+    others = [each for each in range(values.dim()) if each != axis]
+    if axis is None or not others:
+        mean, square = float(values.mean()), float(values.square().mean())
         variance = max(square - mean**2, 0.0)
         return mean, square, variance, 1.0 / max(variance, 1e-30)
-    variances = values.movedim(axis, 0).flatten(1).var(1, correction=0)
+    means, squares = values.mean(others), values.square().mean(others)
+    mean, square = float(means.mean()), float(squares.mean())
+    variances = (squares - means.square()).clamp_min(0.0)
     return mean, square, float(variances.mean()), float(variances.clamp_min(1e-30).reciprocal().mean())
 
 

@@ -36,6 +36,7 @@ class LayerRole:
         block: the kind of block the layer is in, in words.
         norm: the norm behind it on the way there; None for none.
         scale: the scale by a parameter on the way there.
+        factor: the product of the numbers it is multiplied with on the way there: 1/√L in x + branch(x)/√L.
         join: the add that a writing or shortcut layer arrives at.
         post_activation: whether an activation reads that add directly, and nothing else does.
     """
@@ -49,6 +50,7 @@ class LayerRole:
     scale: int | None = None
     join: Join | None = None
     post_activation: bool = False
+    factor: float = 1.0
 
 
 def read_roles(graph: Graph, phi: Activation) -> list[LayerRole]:
@@ -74,7 +76,7 @@ def _roles_of(paths: Paths, node: Node, phi: Activation) -> list[LayerRole]:
         kinds = {None if each.node is None else paths.graph[each.node].kind for each in behind}
         post = kinds == {"activation"} and all(each.norm is None for each in behind)
     block = "outside the blocks" if role == "starts the stream" else _block(paths, node, join)
-    return [LayerRole(node.index, None, role, reads, block, arrival.norm, arrival.scale, join, post)]
+    return [LayerRole(node.index, None, role, reads, block, arrival.norm, arrival.scale, join, post, arrival.factor)]
 
 
 # Where several hold, the one that binds its scale most.

@@ -4,7 +4,6 @@ from hush.nn.models.chains import cnn, mlp
 from hush.nn.models.pieces import ActivationSource, BranchScale
 from hush.nn.models.residual_mlps import ResidualMLP, residual_mlp
 from hush.nn.models.resnets import ResNet, resnet
-from hush.nn.models.roles import draw_by_role_
 from hush.nn.models.transformers import GPT, gpt
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "ResNet",
     "ResidualMLP",
     "cnn",
-    "draw_by_role_",
     "gpt",
     "mlp",
     "residual_mlp",
