@@ -43,8 +43,8 @@ def run_chains(
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples).
 
-    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks whose units stay those of the
-    stream are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
+    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks whose units stay those of
+    the stream are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
     """
     check_variance("q_start", q_start)
     check_size(width, depth)
@@ -132,7 +132,8 @@ def _layers(block: Block, width: int, q_start: float, draws: Draws) -> Iterator[
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
         # Cornish–Fisher to third order, an average of N skewed terms: part·step + mean − skew + (spread + skew·z)·z.
         if block.keeps_stream:
-            # What is added to the stream is tabulated: over a cell of the table p itself bends, and the error would add up.
+            # What is added to the stream is tabulated: over a cell of the table p itself bends, and the error would add
+            # up.
             k += np.multiply(part, step, out=term)
         else:
             np.multiply(part, step, out=k)
@@ -156,9 +157,10 @@ def _layers(block: Block, width: int, q_start: float, draws: Draws) -> Iterator[
 def _table(block: Block, width: int, unit: float, k: Array) -> Array:
     """The nine numbers `_layers` looks up, one row each, over k; variances in units of `unit`.
 
-    mean − skew of the next k (less k itself where the block carries its stream), the step of that mean to the next entry, the deviation, and skew = deviation ×
-    skewness/6; log10 of the mean gain and its step; and with c a third of the gain's relative deviation: c split into
-    the part that the next k shares and the part that it does not, and 1 − c².
+    mean − skew of the next k (less k itself where the block carries its stream), the step of that mean to the next
+    entry, the deviation, and skew = deviation × skewness/6; log10 of the mean gain and its step; and with c a third of
+    the gain's relative deviation: c split into the part that the next k shares and the part that it does not, and 1 −
+    c².
     """
     noise = block.noise(width, k)
     mean, deviation = noise.mean / unit, noise.deviation / unit

@@ -28,6 +28,7 @@ def input_variance(q_star: float, threshold: float, clip: float | None) -> float
     """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
     return q_star * (_UNCLIPPED_INPUT if clip is None and threshold > 0.0 else 1.0)
 
+
 # The fields that a plain chain has nothing to say in.
 _OF_STREAMS = (
     "block_name",
@@ -66,14 +67,14 @@ class Design:
         fixed_points: every fixed point of V; where all q are fixed (ReLU), q* itself, neutral.
         width, depth, gain_log10, odds: None unless a width and depth were given.
         positions: 1 for an MLP, the size of the feature map for a CNN; the gains and odds are for that many.
-        block_name: "chain", or of a block on a residual stream "residual", "feedforward", "gated"; for those depth is the
-            number of blocks, σ_w² is σ_out², σ_b² is 0, χ₁, V′ and V″ are those of a block at the stream's start, and
-            there is no fixed point.
+        block_name: "chain", or of a block on a residual stream "residual", "feedforward", "gated"; for those depth is
+            the number of blocks, σ_w² is σ_out², σ_b² is 0, χ₁, V′ and V″ are those of a block at the stream's start,
+            and there is no fixed point.
         norm, post_norm: None, "rms" or "layer", in front of the branch or behind the sum.
         branch_scale, branch_rule: β, and the rule it came from.
         hidden: hidden units of a block with two matrices; None without a width.
-        sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that reads φ
-            and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
+        sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that
+            reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
         stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
         separation: the median of D = (1 − ρ_L)(1 − s) of two typical inputs behind the last block.
     """
@@ -146,11 +147,14 @@ class Design:
         """The block that it designs, as the theory's object."""
         if self.block_name == "chain":
             return self.chain()
-        assert self.branch_scale is not None and self.sigma_out2 is not None  # every block with a stream has them
+        # Every block with a stream has these.
+        assert self.branch_scale is not None
+        assert self.sigma_out2 is not None
         out, beta = math.sqrt(self.sigma_out2), self.branch_scale
         if self.block_name == "residual":
             return Residual(self.phi(), out, 0.0, self.norm, beta, self.post_norm, self.positions)
-        assert self.sigma_in2 is not None and self.expansion is not None
+        assert self.sigma_in2 is not None
+        assert self.expansion is not None
         up = None if self.sigma_up2 is None else math.sqrt(self.sigma_up2)
         return FeedForward(
             self.phi(),

@@ -48,10 +48,11 @@ def design(
     With width and depth the clip is the largest at which at most `odds` of the initialisations explode; with v_prime
     or clip, that is used and, given width and depth, judged.
 
-    In a block on a residual stream no q can run away behind a norm, so a clip is not needed for stability: it is √q*,
-    with which such networks were seen to train as well as with ReLU and beyond which it hardly clips, or the largest
-    below that keeps all four odds within `odds` where √q* does not. Without a norm q grows with the stream, and the
-    design puts q* in the middle block.
+    In a block on a residual stream nothing runs away that a clip could hold: σ_out makes up for what it takes from the
+    gradient, so its gain is β² with any clip, and a smaller clip, which adds less to the stream, makes it no safer. The
+    clip is therefore the largest of use unless given: √q*, with which such networks were seen to train as well as with
+    ReLU, and beyond which hardly a unit is clipped. Without a norm q grows with the stream, and the design puts q* in
+    the middle block.
 
     Arguments:
         activation: "crelu", "cst", "shifted_relu", "soft_threshold", or one that was registered; without a sparsity one
@@ -61,13 +62,13 @@ def design(
         norms: the spread of |x|²/N over the inputs (default: standardised images).
         positions: 1 for an MLP; for a CNN the size of its feature maps, height × width, and width is its channels.
         block: what the network repeats: "chain", h ← Wφ(h) + b; "residual", x ← x + βWφ(n(x)); "feedforward",
-            x ← x + βW₂φ(W₁n(x)); "gated", with φ(W₁n(x)) ∘ W_u n(x). Of the last three depth is the number of blocks, and
-            the arguments below concern them alone.
+            x ← x + βW₂φ(W₁n(x)); "gated", with φ(W₁n(x)) ∘ W_u n(x). Of the last three depth is the number of blocks,
+            and the arguments below concern them alone.
         norm: n: None, "rms" or "layer"; in front of the branch, or with post_norm behind the sum.
         branch_scale: β: a number, "1/sqrt(depth)", "1/depth" or "learned", which starts at 1/√depth.
         hidden: hidden units of a block of two matrices; 4 × width unless given.
-        stream_start: |x|²/N as it enters the first block; 1 unless given, and in a residual block without a norm, where q
-            is |x|²/N, what puts q* in the middle.
+        stream_start: |x|²/N as it enters the first block; 1 unless given, and in a residual block without a norm, where
+            q is |x|²/N, what puts q* in the middle.
 
     Raises:
         ValueError: if a value is out of range or arguments contradict each other.
@@ -75,13 +76,26 @@ def design(
     check_variance("q_star", q_star)
     if block != "chain":
         asked = StreamRequest(
-            activation, sparsity, width, depth, clip, q_star, odds, norms, positions, block, norm, post_norm, branch_scale,
-            hidden, stream_start,
-        )  # fmt: skip
+            activation=activation,
+            sparsity=sparsity,
+            width=width,
+            depth=depth,
+            clip=clip,
+            q_star=q_star,
+            odds=odds,
+            norms=norms,
+            positions=positions,
+            block=block,
+            norm=norm,
+            post_norm=post_norm,
+            branch_scale=branch_scale,
+            hidden=hidden,
+            stream_start=stream_start,
+        )
         if v_prime is not None:
             raise ValueError(
-                f"v_prime = {v_prime} chooses the clip of a chain by the slope at its fixed point, and a residual stream has "
-                f"none; give a clip, or leave it to hush."
+                f"v_prime = {v_prime} chooses the clip of a chain by the slope at its fixed point, and a "
+                f"residual stream has none; give a clip, or leave it to hush."
             )
         return design_stream(asked)
     for name, value, default in (
@@ -92,7 +106,7 @@ def design(
         ("stream_start", stream_start, None),
     ):
         if value != default:
-            raise ValueError(f"{name} = {value!r} is for blocks on a residual stream; name one by block, or leave it out.")
+            raise ValueError(f"{name} = {value!r} is for blocks on a residual stream; give block too, or leave it out.")
     if entry_of(activation).designable or entry_of(activation).parameters:
         threshold = threshold_from_sparsity(activation, given_sparsity(activation, sparsity), q_star)
     else:

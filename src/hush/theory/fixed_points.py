@@ -143,8 +143,8 @@ def _correlation_fixed_points(block: Block, q_star: float) -> FixedPoints:
     v = block.variance(q_star)
     if block.keeps_stream and not abs(v - q_star) <= 1e-6 * q_star:
         raise ValueError(
-            f"the stream of this block goes from {q_star:g} to {v:.6g} and has no fixed point, so its correlation map has "
-            f"none either; correlation_band follows the correlation block by block."
+            f"the stream of this block goes from {q_star:g} to {v:.6g} and has no fixed point, so its correlation map "
+            f"has none either; correlation_band follows the correlation block by block."
         )
     if not abs(v - q_star) <= 1e-6 * q_star:
         raise ValueError(f"q_star = {q_star} is no fixed point of the variance map: V(q_star) = {v:.6g}.")

@@ -43,12 +43,18 @@ def correlation_band(
 
 
 def run_pairs(
-    block: Block, width: int, depth: int, q_start: float, correlations: ArrayLike, seed: int = 0
+    block: Block,
+    width: int,
+    depth: int,
+    q_start: float,
+    correlations: ArrayLike,
+    seed: int = 0,
+    at_most: int = _PAIRS,
 ) -> Array:
     """The measured correlations, the cosines of the two streams, at layers 1 … depth; shape (layers, pairs)."""
     check_variance("q_start", q_start)
     check_size(width, depth)
-    pairs = int(np.clip(_BUDGET / (2.0 * width * depth), 32, _PAIRS))
+    pairs = int(np.clip(_BUDGET / (2.0 * width * depth), 32, at_most))
     if 2.0 * pairs * width > _AT_A_TIME:
         raise ValueError(
             f"width must be at most {int(_AT_A_TIME / 2.0 / pairs)} to simulate pairs of inputs, got {width}."

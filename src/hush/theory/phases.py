@@ -35,8 +35,8 @@ class Phase:
 
     `gradient_depth` is 1/|log χ₁|, the number of layers over which a gradient changes by a factor e;
     `correlation_depth` is 1/|log R′(ρ*)| at the attracting correlation. Both are ∞ on the Edge of Chaos.
-    In the divergent regime no q attracts: q, and with it everything else, runs away. A residual stream only grows and is
-    divergent in this sense, however slowly; `why` says so.
+    In the divergent regime no q attracts: q, and with it everything else, runs away. A residual stream only grows and
+    is divergent in this sense, however slowly; `why` says so.
     """
 
     regime: Regime

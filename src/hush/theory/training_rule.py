@@ -27,8 +27,8 @@ EXPLODING_GAIN_LOG10 = 3.0
 # A convention: no row of the paper's tables failed by vanishing.
 VANISHING_GAIN_LOG10 = -6.0
 TRAINABLE_ODDS = 0.1
-# Two inputs of the first correlation are told apart at the end while D = (1 − ρ_L)(1 − s) is above the second: among the
-# rows of the paper's tables that do not explode, those below it trained slowly, unstably or not at all.
+# Two inputs of the first correlation are told apart at the end while D = (1 − ρ_L)(1 − s) is above the second: among
+# the rows of the paper's tables that do not explode, those below it trained slowly, unstably or not at all.
 TYPICAL_CORRELATION = 0.3
 DISTINGUISHABLE = 3e-4
 # A layer has lost its sparsity when it is further than this from the design's.

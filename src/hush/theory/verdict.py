@@ -15,7 +15,8 @@ _SOME = 0.05
 @dataclass(frozen=True)
 class Odds:
     """The share of initialisations, each seen from one input, whose gradient explodes or vanishes; and in blocks with a
-    residual stream the share that can no longer tell two typical inputs apart, or whose sparsity leaves the design's."""
+    residual stream the share that can no longer tell two typical inputs apart, or whose sparsity leaves the
+    design's."""
 
     explode: float
     vanish: float

@@ -1,5 +1,5 @@
-"""Blocks: what a deep network repeats, as an object that the rest of the theory asks: the plain chain, and branches on a
-residual stream."""
+"""Blocks: what a deep network repeats, as an object that the rest of the theory asks: the plain chain, and branches on
+a residual stream."""
 
 from hush.theory.block.branch_scale import BRANCH_SCALES, resolve_branch_scale
 from hush.theory.block.chain import Chain

@@ -1,8 +1,8 @@
 """β, the scale of a branch: a number, or a rule that depends on how many branches add to the stream.
 
-At 1/√L the L branches together add as much as one of scale 1 would, and the stream's variance and the gain stay of order
-1 at any depth; at 1/L a deep stack becomes the identity plus a small whole; at 1 both grow with depth. A learned scale
-starts at 1/√L and is, at initialisation, nothing else.
+At 1/√L the L branches together add as much as one of scale 1 would, and the stream's variance and the gain stay of
+order 1 at any depth; at 1/L a deep stack becomes the identity plus a small whole; at 1 both grow with depth. A learned
+scale starts at 1/√L and is, at initialisation, nothing else.
 """
 
 import math

@@ -1,16 +1,18 @@
-"""Two matrices on a residual stream: x ← x + β(W₂ a + b₂), a = φ(W₁ n(x) + b₁), or gated a = φ(W₁ n(x) + b₁) ∘ W_u n(x).
+"""Two matrices on a residual stream: x ← x + β(W₂ a + b₂), a = φ(W₁ n(x) + b₁), or gated a = φ(W₁ n(x) + b₁) ∘ W_u
+n(x).
 
-With n² = 1 behind a norm and n² = p without one, the pre-activation has q = σ₁²n² + σ_b1² and the other factor of a gated
-block u = σ_u²n² (in a plain one, 1 and no noise). W₁ is drawn anew in every block, so its H hidden units are i.i.d.
-given |n(x)|², and the noise of every block is its own. With x = √q z, U_k = E[u^k] = u^{k/2}(k − 1)!!, in a plain block 1,
+With n² = 1 behind a norm and n² = p without one, the pre-activation has q = σ₁²n² + σ_b1² and the other factor of a
+gated block u = σ_u²n² (in a plain one, 1 and no noise). W₁ is drawn anew in every block, so its H hidden units are
+i.i.d. given |n(x)|², and the noise of every block is its own. With x = √q z, U_k = E[u^k] = u^{k/2}(k − 1)!!, in a
+plain block 1,
 
     v     = σ₂² U₂ E[φ²] + σ_b2²                   v̂: variance σ₂⁴ (U₄ E[φ⁴] − U₂² E[φ²]²)/H
     T     = σ₁² u² φ′² + σ_u² φ²                   what a hidden unit sends back, u² = 1 and σ_u = 0 in a plain block
     χ     = σ₂² E[T], over p behind a norm         relative variance (3E[T²]/E[T]² − 1)/H + 2/N
 
-The matrix W₁ that sends the gradient back is the one that made h, so along n(x) its output is known: W₁ᵀδ_h has there the
-squared length (h·δ_h)²/|n|², whose mean is E[h²φ′²]/(q E[φ′²]) times that in any other direction. Without a norm the
-excess, in one of N directions, adds to χ; behind one it is exactly the direction that the norm takes out.
+The matrix W₁ that sends the gradient back is the one that made h, so along n(x) its output is known: W₁ᵀδ_h has there
+the squared length (h·δ_h)²/|n|², whose mean is E[h²φ′²]/(q E[φ′²]) times that in any other direction. Without a norm
+the excess, in one of N directions, adds to χ; behind one it is exactly the direction that the norm takes out.
 """
 
 from dataclasses import dataclass
@@ -113,8 +115,8 @@ class FeedForward(StreamBlock):
 
     def branch_covariance_and_slope(self, rho: Value, p_a: float | Value, p_b: float | Value) -> tuple[Value, Value]:
         """σ₂² E[φ(h_a)φ(h_b)] E[u_a u_b] + σ_b2²; cov(h_a, h_b) = σ₁²ρ√(n_a²n_b²) + σ_b1²."""
-        n_a, n_b = as_array(self.read_variance(p_a)), as_array(self.read_variance(p_b))
-        q_a, q_b = self.sigma_1**2 * n_a + self.sigma_b1**2, self.sigma_1**2 * n_b + self.sigma_b1**2
+        n_a, n_b = (as_array(self.read_variance(as_array(p))) for p in (p_a, p_b))
+        q_a, q_b = (np.asarray(self.sigma_1**2 * n + self.sigma_b1**2) for n in (n_a, n_b))
         size, over = np.sqrt(n_a * n_b), np.sqrt(q_a * q_b)
         per_rho = self.sigma_1**2 * size / np.where(over > 0.0, over, 1.0)
         inner = np.clip(rho * per_rho + self.sigma_b1**2 / np.where(over > 0.0, over, 1.0), -1.0, 1.0)
@@ -140,12 +142,12 @@ class FeedForward(StreamBlock):
         # From here on of a = φ·u, not of φ.
         fourth, second = u_4 * fourth, u_2 * second
         spread = np.maximum(fourth - second**2, 0.0)
-        safe = np.maximum(sent, 1e-300)
-        gain = as_array(self.branch_gain(p))
+        safe = np.maximum(sent, 1e-100)
+        gain, along = as_array(self.branch_gain(p)), self._sent_along(p)
         if self.reads_norm:
             gain = gain * (1.0 - lost_directions(self.norm) / width)
         else:
-            gain = gain * (1.0 + (self._sent_along(p) / safe - 1.0) / width)
+            gain = gain * (1.0 + (along / safe - 1.0) / width)
         fourth_g = 1.0 + 2.0 / self.positions
         return BranchNoise(
             variance=w2**2 * spread / hidden,
@@ -154,11 +156,12 @@ class FeedForward(StreamBlock):
             gain_variance=np.maximum(fourth_g * sent_square / safe**2 - 1.0, 0.0) / hidden
             + 2.0 / (width * self.positions),
             shared=w2 * (with_square - second * sent) / (hidden * safe),
+            along=w2 * along,
         )
 
     def _sent_along(self, p: Array) -> Array:
-        """E[(h′δ_h + uδ_u)²]/n² of a hidden unit, h′ = h − b₁: what goes back along the stream, where T is what goes back
-        in any other direction."""
+        """E[(h′δ_h + uδ_u)²]/n² of a hidden unit, h′ = h − b₁: what goes back along the stream, where T is what goes
+        back in any other direction."""
         phi, q, n2 = self.phi, self.preactivation_variance(p), self.read_variance(p)
         share = self.sigma_1**2 * n2 / np.maximum(q, 1e-300)
         along = share**2 * phi.input_slope_moment(q) + share * (1.0 - share) * q * phi.slope_moment(1, q)
@@ -168,11 +171,13 @@ class FeedForward(StreamBlock):
 
     def branch_pair(self, n_a: Array, n_b: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         hidden = max(1, round(self.expansion * n_a.shape[1]))
-        gram = [(x * y).mean(1) for x, y in ((n_a, n_a), (n_b, n_b), (n_a, n_b))]
-        h_a, h_b = draw_pair(*(self.sigma_1**2 * g + self.sigma_b1**2 for g in gram), hidden, rng)
+        g_a, g_b, g_ab = ((x * y).mean(1) for x, y in ((n_a, n_a), (n_b, n_b), (n_a, n_b)))
+        s2, b2 = self.sigma_1**2, self.sigma_b1**2
+        h_a, h_b = draw_pair(s2 * g_a + b2, s2 * g_b + b2, s2 * g_ab + b2, hidden, rng)
         a, b = self.phi(h_a), self.phi(h_b)
         if self.sigma_up is not None:
-            u_a, u_b = draw_pair(*(self.sigma_up**2 * g for g in gram), hidden, rng)
+            up = self.sigma_up**2
+            u_a, u_b = draw_pair(up * g_a, up * g_b, up * g_ab, hidden, rng)
             a, b = a * u_a, b * u_b
         v_a, v_b, c = (self.sigma_2**2 * (x * y).mean(1) + self.sigma_b2**2 for x, y in ((a, a), (b, b), (a, b)))
         return v_a, v_b, c

@@ -2,12 +2,12 @@
 
     "rms"    n(x) = x/√p              "layer"  n(x) = (x − x̄)/√(p − x̄²)
 
-The weight of a norm counts as 1 and its ε as 0. What comes out has second moment 1 whatever p was, so the pre-activation
-behind a norm does not depend on the stream. Backwards the Jacobian is (1/√p)(I − x xᵀ/(N p)): a squared gradient is
-divided by p and loses its part along x, one of N directions; a LayerNorm also takes out the mean, another one. The
-coordinates of a stream that random weights have written are i.i.d. around 0, so x̄² is p/N and the two norms differ by
-terms of order 1/N alone: the covariance of two normalised inputs is their correlation, which is the cosine of x_a and
-x_b ("rms") or of the centred ones ("layer").
+The weight of a norm counts as 1 and its ε as 0. What comes out has second moment 1 whatever p was, so the
+pre-activation behind a norm does not depend on the stream. Backwards the Jacobian is (1/√p)(I − x xᵀ/(N p)): a squared
+gradient is divided by p and loses its part along x, one of N directions; a LayerNorm also takes out the mean, another
+one. The coordinates of a stream that random weights have written are i.i.d. around 0, so x̄² is p/N and the two norms
+differ by terms of order 1/N alone: the covariance of two normalised inputs is their correlation, which is the cosine of
+x_a and x_b ("rms") or of the centred ones ("layer").
 """
 
 from typing import Literal
@@ -16,10 +16,11 @@ import numpy as np
 
 from hush.theory._arrays import Array
 
-__all__ = ["Norm", "backward_through", "check_norm", "lost_directions", "normalise"]
+__all__ = ["Norm", "backward_through", "check_norm", "hold", "lost_directions", "normalise"]
 
 Norm = Literal["rms", "layer"]
 
+_FAR = 1e15
 _LOST: dict[str | None, int] = {None: 0, "rms": 1, "layer": 2}
 
 
@@ -53,3 +54,10 @@ def backward_through(norm: Norm | None, normalised: Array, scale: Array, gradien
     if norm == "layer":
         kept = kept - kept.mean(-1, keepdims=True)
     return np.asarray(kept / scale)
+
+
+def hold(x: Array) -> Array:
+    """x, or where its root mean square has run away to 1e15, scaled back to that: what is beyond is lost anyway, and
+    its powers must not overflow."""
+    size = np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True))
+    return np.asarray(x * np.minimum(1.0, _FAR / np.maximum(size, 1.0)))

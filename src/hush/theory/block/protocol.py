@@ -101,7 +101,8 @@ class Block(Protocol):
         ...
 
     def next_pair(self, x_a: Array, x_b: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """The streams of two inputs after a block whose weights are drawn, from those before, of shape (pairs, width)."""
+        """The streams of two inputs after a block whose weights are drawn, from those before, of shape (pairs,
+        width)."""
         ...
 
     @property

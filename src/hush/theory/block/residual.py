@@ -4,9 +4,9 @@ The pre-activation is n(x) itself, q = 1 behind a norm and q = p without one. Wi
 
     v = σ_w² E[φ²] + σ_b²,    χ = σ_w² E[φ′²]/p behind a norm, σ_w² E[φ′²] without
 
-and at width N, given |n(x)|² = Nq: v̂ has variance σ_w⁴(Var φ² − 2q²(dE[φ²]/dq)²)/N, for the part of Σφ² that goes with Σx²
-is known; and the norm takes out of D Wᵀδ its part along x, a share E[z²φ′²]/(N E[φ′²]), more than one in N because the
-units that pass a gradient are those with large z.
+and at width N, given |n(x)|² = Nq: v̂ has variance σ_w⁴(Var φ² − 2q²(dE[φ²]/dq)²)/N, for the part of Σφ² that goes with
+Σx² is known; and the norm takes out of D Wᵀδ its part along x, a share E[z²φ′²]/(N E[φ′²]), more than one in N because
+the units that pass a gradient are those with large z.
 
 The units of one block are those of the next. A unit far out stays far out for as long as the stream remembers it, so
 the averages over units are *not* drawn anew from block to block, and a Markov chain in p alone would lose most of the
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.theory._arrays import Array, Value, as_array
+from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
 from hush.theory.block.norm import Norm
@@ -82,14 +82,17 @@ class Residual(StreamBlock):
 
     def branch_covariance_and_slope(self, rho: Value, p_a: float | Value, p_b: float | Value) -> tuple[Value, Value]:
         """σ_w² E[φ(u_a)φ(u_b)] + σ_b², u of correlation ρ."""
-        value, slope = self.phi.cross_moment_and_slope(rho, self.read_variance(p_a), self.read_variance(p_b))
-        return self.sigma_w**2 * value + self.sigma_b**2, self.sigma_w**2 * slope
+        q_a, q_b = self.read_variance(as_array(p_a)), self.read_variance(as_array(p_b))
+        found = self.phi.cross_moment_and_slope(as_array(rho), q_a, q_b)
+        value, slope = (np.asarray(self.sigma_w**2 * as_array(part)) for part in found)
+        value = value + self.sigma_b**2
+        return in_form_of(value, value), in_form_of(slope, slope)  # type: ignore[return-value]
 
     def branch_noise(self, width: int, p: Array) -> BranchNoise:
         phi, w2, q = self.phi, self.sigma_w**2, self.read_variance(p)
         sixth, fourth, second = phi.moment(6, q), phi.moment(4, q), phi.moment(2, q)
         mu_1, mu_2 = phi.slope_moment(1, q), phi.slope_moment(2, q)
-        safe = np.maximum(mu_1, 1e-300)
+        safe = np.maximum(mu_1, 1e-100)
         # What Σx², which is given, knows of Σφ² and of Σφ′².
         known, known_slope = 2.0 * q**2 * phi.second_moment_slope(q), phi.input_slope_moment(q) - q * mu_1
         spread = np.maximum(fourth - second**2 - known**2 / (2.0 * q**2), 0.0)
@@ -105,6 +108,7 @@ class Residual(StreamBlock):
             gain=gain,
             gain_variance=np.maximum((1.0 + 2.0 / self.positions) * mu_2 / safe**2 - 1.0, 0.0) / width,
             shared=w2 * common / (width * safe),
+            along=w2 * phi.input_slope_moment(q) / q,
         )
 
     def branch_pair(self, n_a: Array, n_b: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:

@@ -17,7 +17,10 @@ along, not drawn anew. A gradient δ that comes back through the block has
 
 with χ the branch's own gain and r its relative variance.
 
-Behind a norm that follows the sum, p′ = 1, and the gain is divided by the variance p + β²v of the sum.
+Behind a norm that follows the sum, p′ = 1, and the gain is divided by the variance p + β²v of the sum. The norm takes
+out of the gradient what lies along x; but what comes from the block after has lost that already, along the next x,
+which is nearly the same direction. What is there to lose is what the block itself brings: β²v for the angle between the
+two x, and what comes back along x through the branch, in all (β²v + β²χ_x)/N, and for a LayerNorm β²χ/N along the mean.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +30,7 @@ import numpy as np
 
 from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory.activations.protocol import Activation
-from hush.theory.block.norm import Norm, check_norm, lost_directions, normalise
+from hush.theory.block.norm import Norm, check_norm, hold, normalise
 from hush.theory.block.pair_draws import draw_pair
 from hush.theory.block.protocol import LayerNoise
 
@@ -43,6 +46,7 @@ class BranchNoise:
         gain: χ, with its terms of order 1/N.
         gain_variance: its relative variance.
         shared: the covariance of v̂ and χ̂/χ.
+        along: N times what comes back along x, the squared gradient being 1: χ in a direction like any other.
     """
 
     variance: Array
@@ -50,6 +54,7 @@ class BranchNoise:
     gain: Array
     gain_variance: Array
     shared: Array
+    along: Array
 
 
 class StreamBlock(ABC):
@@ -168,7 +173,7 @@ class StreamBlock(ABC):
         size, beta2 = np.sqrt(as_array(p_a) * as_array(p_b)), self.branch_scale**2
         after, after_slope = rho * size + beta2 * as_array(value), size + beta2 * as_array(slope)
         if self.post_norm:
-            over = np.sqrt(as_array(self._sum_variance(p_a)) * as_array(self._sum_variance(p_b)))
+            over = np.sqrt(self._sum_variance(as_array(p_a)) * self._sum_variance(as_array(p_b)))
             after, after_slope = after / over, after_slope / over
         after, after_slope = np.asarray(after), np.asarray(after_slope)
         return in_form_of(after, after), in_form_of(after_slope, after_slope)  # type: ignore[return-value]
@@ -200,8 +205,8 @@ class StreamBlock(ABC):
         total = p + b2 * v
         if self.post_norm:
             # δ passes the norm first: divided by the variance of this very sum, which has the noise of p′.
-            lost = 1.0 - lost_directions(self.norm) / width
-            gain = gain * lost / total * (1.0 + spread / total**2)
+            lost = b2 * v + b2 * branch.along + (b2 * branch.gain if self.norm == "layer" else 0.0)
+            gain = (gain - lost / width) / total * (1.0 + spread / total**2)
             relative = np.maximum(relative + spread / total**2 - 2.0 * common / total, 0.0)
             zero = np.zeros_like(total)
             return LayerNoise(np.ones_like(total), zero, zero, np.log10(gain), relative, zero)
@@ -210,7 +215,7 @@ class StreamBlock(ABC):
         return LayerNoise(
             mean=total,
             deviation=deviation,
-            skewness=np.divide(third, spread * deviation, out=np.zeros_like(spread), where=spread > tiny),
+            skewness=np.divide(third, spread * deviation, out=np.zeros_like(spread), where=spread > 1e-200),
             gain_log10=np.log10(gain),
             gain_variance=relative,
             shared=np.clip(common / np.sqrt(np.maximum(spread * relative, tiny)), -1.0, 1.0),
@@ -224,7 +229,7 @@ class StreamBlock(ABC):
         )
         sums = (x_a + self.branch_scale * f_a, x_b + self.branch_scale * f_b)
         behind = self.norm if self.post_norm else None
-        return normalise(behind, sums[0])[0], normalise(behind, sums[1])[0]
+        return hold(normalise(behind, sums[0])[0]), hold(normalise(behind, sums[1])[0])
 
     # --- where to look ---
 
