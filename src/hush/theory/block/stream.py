@@ -8,7 +8,7 @@ over the branch's units, and
 has mean p + β²v and, with s² and t the variance and the third central moment of v̂,
 
     variance   4β²pv/N + 2β⁴(v² + s²)/N + β⁴s²
-    third      24β⁴p(v² + s²)/N² + 8β⁶v³/N² + 12β⁴ps²/N + β⁶t
+    third      24β⁴p(v² + s²)/N² + 8β⁶(v³ + 3vs² + t)/N² + 12β⁴ps²/N + 6β⁶(2vs² + t)/N + β⁶t
 
 Here p is what one measures in the stream, |x|²/N, and not the variance of a draw as in the chain: the stream is carried
 along, not drawn anew. A gradient δ that comes back through the block has
@@ -194,8 +194,9 @@ class StreamBlock(ABC):
         v, branch = as_array(self.branch_variance(p)), self.branch_noise(width, p)
         square = v**2 + branch.variance
         spread = 4.0 * b2 * p * v / width + 2.0 * b2**2 * square / width + b2**2 * branch.variance
-        third = 24.0 * b2**2 * p * square / width**2 + 8.0 * b2**3 * v**3 / width**2
-        third = third + 12.0 * b2**2 * p * branch.variance / width + b2**3 * branch.third
+        third = 24.0 * b2**2 * p * square / width**2 + 12.0 * b2**2 * p * branch.variance / width
+        third = third + 8.0 * b2**3 * (v**3 + 3.0 * v * branch.variance + branch.third) / width**2
+        third = third + b2**3 * (6.0 * (2.0 * v * branch.variance + branch.third) / width + branch.third)
         gain = 1.0 + b2 * branch.gain
         # The gradients of many positions even out the part that depends on their direction.
         through = 4.0 * b2 * branch.gain / (width * self.positions)
