@@ -133,7 +133,7 @@ def test_another_block_has_other_controls_and_pictures() -> None:
     assert {"Norm n", "Branch scale β", "Hidden units over width"} <= labels(page)
     assert not {"σ of weights and biases", "V′(q*)", "Cobweb starts at q/q*"} & labels(page)
     page.selectbox(key="block").set_value("residual").run()
-    assert page.slider(key="width").value == 500
+    assert page.slider(key="width").value == 400
     assert not {"Hidden units over width", "q*"} & labels(page)
     assert page.query_params["block"] in ("residual", ["residual"])
     assert "q_star" not in page.query_params

@@ -13,7 +13,9 @@ VIEWS = {
     "normed": SMALL,
     "one matrix": replace(SMALL, block="residual"),
     "norm behind": replace(SMALL, norm="post-layer", block="gated"),
-    "explodes": replace(SMALL, activation="shifted_relu", norm="none", branch_rule="number", branch_scale=2.0, depth=60),
+    "explodes": replace(
+        SMALL, activation="shifted_relu", norm="none", branch_rule="number", branch_scale=2.0, depth=60
+    ),
     "branches off": replace(SMALL, branch_rule="number", branch_scale=0.0),
     "no zeros": replace(SMALL, activation="soft_threshold", sparsity=0.0, norm="none"),
     "two blocks": replace(SMALL, depth=2),

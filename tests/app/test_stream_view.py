@@ -37,7 +37,7 @@ def test_the_code_and_the_command_give_the_same_design(
     made = namespace["design"]
     assert isinstance(made, hush.Design)
     assert "hush.init_(model, design, example)" in code(view)
-    sampled = {name: None for name in ("odds", "gain_log10", "stream_end", "separation")}
+    sampled = dict.fromkeys(("odds", "gain_log10", "stream_end", "separation"))
     assert replace(made, verdict="", **sampled) == replace(view.design, verdict="", **sampled)
     capsys.readouterr()
     monkeypatch.setattr("sys.argv", [*shlex.split(command(view)), "--json"])

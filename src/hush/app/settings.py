@@ -78,7 +78,7 @@ _RANGES = {
 }
 # Beyond these a redraw takes longer than 0.3 s: networks of one-matrix residual blocks are run unit by unit.
 _STREAM_ENDS = {"depth": 100}
-_ONE_MATRIX_ENDS = {"depth": 100, "width": 500}
+_ONE_MATRIX_ENDS = {"depth": 100, "width": 400}
 WHOLE = ("width", "depth")
 NUMBERS = tuple(_RANGES)
 

@@ -187,10 +187,14 @@ def _place(asked: StreamRequest, block: Residual | FeedForward) -> tuple[Residua
 
 
 def _crossing(ratio: Callable[[float], float], start: float, step: float) -> float:
-    """Where the ratio, at least 1 at `start`, comes down to 1 on the way there by factors of `step`."""
+    """Where the ratio, at least 1 at `start`, has come down to 1 on the way from there by factors of `step`."""
     far = start
     while ratio(far) > 1.0:
         far *= step
+        if not _FROM < far < _TO:
+            raise ValueError(
+                "the stream grows beyond all numbers within the first half of the blocks; take a smaller β."
+            )
     if far == start:
         return start
     ends = sorted((math.log(far), math.log(far / step)))
