@@ -165,12 +165,18 @@ def test_another_block_is_another_page(browser: Any, address: str) -> None:
     visit.page.keyboard.press("Enter")
     visit.page.get_by_text("Stream variance p").wait_for()
     visit.page.wait_for_url("**block=feedforward**")
+    # The slider of the depth has other ends now, and stands where it stood.
+    visit.page.locator(".st-key-verdict", has_text="30 blocks").wait_for()
+    assert visit.page.get_by_role("slider", name="Depth L").input_value() == "30"
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.85"
     visit.slide("Sparsity s", 0.9)
     visit.page.wait_for_url("**sparsity=0.9&**")
     visit.shoot("feedforward")
-    visit.page.go_back()
-    visit.page.reload()
-    visit.page.get_by_text("Stream variance p").wait_for()
+    visit.page.get_by_role("combobox", name="Activation").fill("CST")
+    visit.page.wait_for_timeout(500)
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_url("**activation=cst**")
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.9"
     visit.close()
 
 

@@ -140,9 +140,12 @@ def _slider(name: str, label: str, form: str, explanation: str | None = None) ->
     allowed = span(name, state.activation, state.q_star, state.block)
     kind: Callable[[float], Any] = int if name in WHOLE else float
     inside = kind(allowed.nearest(state[name]))
-    if state[name] != inside:  # another activation, block or q* may have left it outside
-        state[name] = inside
     bounds = (kind(allowed.low), kind(allowed.high))
+    # Another activation, block or q* may have left it outside. To Streamlit a slider with other ends is another slider,
+    # which begins at its lower end unless it is told.
+    if state[name] != inside or state.get(f"ends of {name}", bounds) != bounds:
+        state[name] = inside
+    state[f"ends of {name}"] = bounds
     st.slider(label, *bounds, step=kind(allowed.step), format=form, key=name, help=explanation)
 
 
