@@ -72,7 +72,7 @@ def run_sample(made: Design, width: int, depth: int) -> StreamSample:
     stream, gains = run_chains(block, width, depth + 1, start, IMAGE_NORMS, count)
     lost = 0.0
     if made.norm is None and made.sparsity > 0.0:
-        lost = sparsity_lost(made, block, width, depth, IMAGE_NORMS, max(count // 2, _FEWEST))
+        lost = sparsity_lost(made, block, width, depth, IMAGE_NORMS, min(count, _MOST))
     return StreamSample(stream, gains, _cosines(made, width, depth), lost)
 
 

@@ -29,6 +29,7 @@ from hush.theory.pair_bands import run_pairs
 from hush.theory.sparsity_threshold import threshold_from_sparsity
 from hush.theory.stream_verdict import verdict_on_stream
 from hush.theory.training_rule import DISTINGUISHABLE, SPARSITY_TOLERANCE, TYPICAL_CORRELATION, judge_gains
+from hush.theory.unit_run import run_units
 from hush.theory.verdict import Odds
 
 __all__ = ["BLOCKS", "StreamRequest", "design_stream", "sparsity_lost"]
@@ -245,7 +246,10 @@ def sparsity_lost(
     Of the noise that one input sees, inputs of correlation ρ share the ρ²-th part of the variance: |x|² is a square.
     """
     start = made.input_variance
-    stream = run_chains(block, width, depth, start, _TYPICAL, samples)[0]
+    if isinstance(block, Residual):
+        stream = run_units(block, width, depth, np.full(samples, start), 0, backward=False)[0]
+    else:
+        stream = run_chains(block, width, depth, start, _TYPICAL, samples)[0]
     middle = np.median(stream, axis=1, keepdims=True)
     stream = middle * (stream / middle) ** TYPICAL_CORRELATION
     # What the spread of the inputs' norms adds to the mean, at infinite width.
