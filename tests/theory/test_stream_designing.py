@@ -147,7 +147,6 @@ def test_without_a_norm_the_middle_block_has_the_q_of_the_design(block: str, sca
     assert designed.preactivation_variance(p) == pytest.approx(2.0, rel=1e-9)
 
 
-@pytest.mark.parametrize("block", ["residual", "feedforward"])
-def test_a_stream_that_outgrows_all_numbers_is_refused(block: str) -> None:
+def test_a_stream_that_outgrows_all_numbers_is_refused() -> None:
     with pytest.raises(ValueError, match="the stream grows beyond all numbers"):
-        design("shifted_relu", 0.5, depth=200, block=block, branch_scale=1e3)
+        design("shifted_relu", 0.5, depth=200, block="residual", branch_scale=1e3)
