@@ -297,8 +297,8 @@ def page(command: str, summary: str, lines: list[str]) -> str:
             "",
             "Bands are for networks whose gradient does not explode, and such networks are counted against them, in",
             "blocks where at most one in ten would explode in ten blocks more (– elsewhere). Quantiles are for all.",
-            "The correlation of a pair is held against that of pairs drawn by the finite-width theory, both relative to "
-            + "the infinitely wide map",
+            "The correlation of a pair is held against that of pairs drawn by the finite-width theory, both relative "
+            + "to the infinitely wide map",
             "from where each pair enters the first block.",
             "",
             *lines,

@@ -158,6 +158,44 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Any, address: str) -> None
     visit.close()
 
 
+def test_another_block_is_another_page(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, DESKTOP).open("?depth=30")
+    visit.page.get_by_role("combobox", name="Block").fill("residual, feed-forward")
+    visit.page.wait_for_timeout(500)
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_text("Stream variance p").wait_for()
+    visit.page.wait_for_url("**block=feedforward**")
+    # The slider of the depth has other ends now, and stands where it stood.
+    visit.page.locator(".st-key-verdict", has_text="30 blocks").wait_for()
+    assert visit.page.get_by_role("slider", name="Depth L").input_value() == "30"
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.85"
+    visit.slide("Sparsity s", 0.9)
+    visit.page.wait_for_url("**sparsity=0.9&**")
+    visit.shoot("feedforward")
+    visit.page.get_by_role("combobox", name="Activation").fill("CST")
+    visit.page.wait_for_timeout(500)
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_url("**activation=cst**")
+    assert visit.page.get_by_role("slider", name="Sparsity s").input_value() == "0.9"
+    visit.close()
+
+
+def test_on_a_phone_the_pictures_come_before_the_controls(browser: Any, address: str) -> None:
+    query = "?block=residual&activation=crelu&sparsity=0.9&width=100&depth=20&norm=none&branch_scale=1"
+    visit = Visit(browser, address, PHONE).open(query)
+    visit.page.locator(".drawing").nth(5).wait_for()
+    visit.page.wait_for_function("getComputedStyle(document.querySelector('.pictures')).display === 'grid'")
+    heights = visit.page.evaluate(
+        "['.about h1', '.pictures', '.st-key-controls'].map(s => document.querySelector(s).getBoundingClientRect().top)"
+    )
+    assert heights == sorted(heights)
+    widths = visit.page.evaluate("[...document.querySelectorAll('.pictures figure, .about')].map(e => e.scrollWidth)")
+    assert len(widths) == 7
+    assert max(widths) <= PHONE["width"]
+    visit.shoot("phone_residual")
+    visit.close()
+
+
 def test_the_command_can_be_copied(browser: Any, address: str) -> None:
     visit = Visit(browser, address, DESKTOP).open()
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -82,3 +82,10 @@ def test_an_axis_holds_its_values() -> None:
         assert nothing.low < nothing.high
     empty = axis("", [math.nan], logarithmic=True)
     assert 0.0 < empty.low < empty.high
+
+
+def test_what_follows_an_underscore_in_a_title_stands_lower() -> None:
+    drawing = ElementTree.fromstring(draw(Axis("σ_w", 0.0, 1.0), UP, ""))
+    (lowered,) = (span for span in drawing.iter("tspan") if span.text == "w")
+    assert lowered.attrib["dy"] == "0.25em"
+    assert "_" not in "".join(drawing.itertext())

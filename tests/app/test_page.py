@@ -82,13 +82,14 @@ def test_free_sigmas_start_on_the_edge() -> None:
 
 def test_presets_set_the_controls_until_one_is_moved() -> None:
     page = open_page(depth="20")
-    # Touching, three fixed points, ordered, chaotic.
+    # Touching, three fixed points, ordered, chaotic, and the residual ones.
     for index, preset in enumerate(hush.app.PRESETS):
-        if preset.figure not in ("2", "4b", "7", "12"):
+        if preset.figure not in ("2", "4b", "7", "12", None):
             continue
         page.selectbox(key="preset").set_value(index).run()
         verdict(page)
         assert page.slider(key="sparsity").value == preset.settings.sparsity
+        assert page.selectbox(key="block").value == preset.settings.block
         assert preset.note in [caption.value for caption in page.caption]
     page.slider(key="sparsity").set_value(0.8).run()
     assert page.selectbox(key="preset").value is None
@@ -113,3 +114,49 @@ def test_no_safe_clip_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_page(sparsity="0.9702", width="120", depth="13")
     assert "no such design" in verdict(page)
     assert "no clip keeps the odds" in verdict(page)
+
+
+def labels(page: Any) -> set[str]:
+    return {widget.label for kind in (page.slider, page.radio, page.selectbox) for widget in kind}
+
+
+def test_another_block_has_other_controls_and_pictures() -> None:
+    page = open_page(v_prime="0.7", q_star="2", width="800", depth="110")
+    assert {"σ of weights and biases", "V′(q*)", "Cobweb starts at q/q*"} <= labels(page)
+    assert not {"Norm n", "Branch scale β"} & labels(page)
+    page.selectbox(key="block").set_value("feedforward").run()
+    assert "It should train." in verdict(page)
+    # What stood beyond the ends of the new block's controls is brought inside.
+    assert page.slider(key="depth").value == 100
+    assert page.slider(key="q_star").value == 2.0
+    assert page.radio(key="clip_by").value is Clip.SAFE
+    assert {"Norm n", "Branch scale β", "Hidden units over width"} <= labels(page)
+    assert not {"σ of weights and biases", "V′(q*)", "Cobweb starts at q/q*"} & labels(page)
+    page.selectbox(key="block").set_value("residual").run()
+    assert page.slider(key="width").value == 400
+    assert not {"Hidden units over width", "q*"} & labels(page)
+    assert page.query_params["block"] in ("residual", ["residual"])
+    assert "q_star" not in page.query_params
+    assert "Stream variance p" in page.markdown[-2].value
+    page.selectbox(key="block").set_value("chain").run()
+    assert "Variance map V(q)" in page.markdown[-2].value
+    assert "sigma_w" not in page.query_params
+
+
+def test_an_address_of_a_residual_network() -> None:
+    page = open_page(block="gated", norm="post-rms", branch_scale="0.5", hidden_ratio="2", depth="10", width="100")
+    assert not page.warning
+    assert page.selectbox(key="norm").value == "post-rms"
+    assert page.slider(key="branch_scale").value == 0.5
+    assert 'block="gated", norm="rms", post_norm=True, branch_scale=0.5, hidden=200' in page.code[0].value
+    page.radio(key="branch_rule").set_value("learned").run()
+    assert page.query_params["branch_scale"] in ("learned", ["learned"])
+    assert "--branch-scale learned" in page.code[1].value
+
+
+def test_the_page_says_what_its_letters_mean() -> None:
+    page = open_page(depth="10")
+    title = next(element for element in page.get("html") if "<h1>" in element.proto.body)
+    assert "hush explorer" in title.proto.body
+    assert "q is the variance of what an activation φ reads" in title.proto.body
+    assert "<dt>σ<sub>w</sub></dt>" in page.markdown[-2].value

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from hush.theory import Chain, Design, FeedForward, Residual, design
+from hush.theory.stream_designing import BLOCKS
 
 SIZE = {"width": 64, "depth": 12}
 
@@ -133,3 +134,19 @@ def test_one_matrix_reads_the_normalised_stream_itself() -> None:
 def test_refusals(arguments, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         design(**{"activation": "crelu", "sparsity": 0.9, **SIZE, **arguments})
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("scale", [1.0, "1/sqrt(depth)"])
+@pytest.mark.parametrize("depth", [30, 100])
+def test_without_a_norm_the_middle_block_has_the_q_of_the_design(block: str, scale: float | str, depth: int) -> None:
+    made = design("crelu", 0.9, depth=depth, block=block, branch_scale=scale, q_star=2.0)
+    designed, p = made.block(), made.input_variance
+    for _ in range(depth // 2):
+        p = designed.variance(p)
+    assert designed.preactivation_variance(p) == pytest.approx(2.0, rel=1e-9)
+
+
+def test_a_stream_that_outgrows_all_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="the stream grows beyond all numbers"):
+        design("shifted_relu", 0.5, depth=200, block="residual", branch_scale=1e3)

@@ -1,22 +1,25 @@
 """Settings to and from the query part of an address, so that a page can be bookmarked.
 
-Only what counts is written: the clip of an activation that has one, σ's when they are off the Edge of Chaos. What
-cannot be read is never guessed at: it is named, with what would be right and what is shown instead.
+Only what counts is written: the clip of an activation that has one, σ's when they are off the Edge of Chaos, a norm
+where there is a residual stream. What cannot be read is never guessed at: it is named, with what would be right and
+what is shown instead.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
+from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, span
 from hush.theory import activation_names, entry_of
 
 __all__ = ["NAMES", "from_address", "to_address"]
 
 NAMES = (
     "activation", "sparsity", "clip", "v_prime", "q_star", "width", "depth", "sigma_w_factor", "sigma_w", "sigma_b",
-    "start",
+    "start", "block", "norm", "branch_scale", "hidden_ratio",
 )  # fmt: skip
+_OF_CHAINS = ("v_prime", "sigma_w_factor", "sigma_w", "sigma_b", "start")
+_OF_STREAMS = ("norm", "branch_scale", "hidden_ratio")
 
 
 def to_address(settings: Settings) -> dict[str, str]:
@@ -28,11 +31,25 @@ def to_address(settings: Settings) -> dict[str, str]:
         else:
             address["clip"] = "safe" if settings.clip_by is Clip.SAFE else _text(settings.clip)
     address["width"], address["depth"] = str(settings.width), str(settings.depth)
+    if settings.has_stream:
+        return {"block": settings.block, **address, **_stream_part(settings)}
     names = {Sigmas.EDGE: (), Sigmas.FACTOR: ("sigma_w_factor",), Sigmas.FREE: ("sigma_w", "sigma_b")}
     for name in ("q_star", *names[settings.sigmas], "start"):
         if name.startswith("sigma") or getattr(settings, name) != span(name).default:
             address[name] = _text(getattr(settings, name))
     return address
+
+
+def _stream_part(settings: Settings) -> dict[str, str]:
+    part = {"norm": settings.norm}
+    if settings.branch_rule == NUMBER:
+        part["branch_scale"] = _text(settings.branch_scale)
+    elif settings.branch_rule != Settings.branch_rule:
+        part["branch_scale"] = settings.branch_rule
+    for name in (*(["hidden_ratio"] if settings.has_hidden else []), "q_star"):
+        if getattr(settings, name) != span(name).default:
+            part[name] = _text(getattr(settings, name))
+    return part
 
 
 def from_address(parameters: Mapping[str, Sequence[str]]) -> tuple[Settings, list[str]]:
@@ -46,39 +63,61 @@ def from_address(parameters: Mapping[str, Sequence[str]]) -> tuple[Settings, lis
             complaints.append(f"{name} is given {len(values)} times; give it once. Showing the default.")
         else:
             given[name] = values[0]
-    chosen: dict[str, Any] = {"activation": _activation(given, complaints)}
+    chosen: dict[str, Any] = {
+        "activation": _choice("activation", given, activation_names(), complaints),
+        "block": _choice("block", given, BLOCKS, complaints),
+    }
+    _drop_of_other_blocks(given, chosen["block"], complaints)
     _drop_contradictions(given, chosen["activation"], complaints)
+    chosen["norm"] = _choice("norm", given, tuple(NORMS), complaints)
+    if chosen["block"] == "residual" and chosen["norm"] != "none" and "q_star" in given:
+        complaints.append("q_star is given, but behind a norm a residual block has q = 1; it is ignored.")
+        del given["q_star"]
+    if given.get("branch_scale") in branch_rules() and given["branch_scale"] != NUMBER:
+        chosen["branch_rule"] = given.pop("branch_scale")
     if given.get("clip") == "safe":
         del given["clip"]
-    for name in ("q_star", *(n for n in given if n not in ("activation", "q_star"))):
+    for name in ("q_star", *(n for n in given if n not in ("activation", "block", "norm", "q_star"))):
         if name in given:
-            value = _number(name, given[name], chosen["activation"], chosen.get("q_star", 1.0), complaints)
+            value = _number(name, given[name], chosen, complaints)
             if value is not None:
                 chosen[name] = value
     if "clip" in chosen:
         chosen["clip_by"] = Clip.HEIGHT
+    if "branch_scale" in chosen:
+        chosen["branch_rule"] = NUMBER
     if "v_prime" in chosen:
         chosen["clip_by"] = Clip.SLOPE
     if "sigma_w_factor" in chosen:
         chosen["sigmas"] = Sigmas.FACTOR
     if "sigma_w" in chosen and "sigma_b" in chosen:
         chosen["sigmas"] = Sigmas.FREE
-    for name in ("sparsity", "clip", "sigma_b"):
-        # The defaults are those of q* = 1 and of all activations; keep them inside what this one allows.
-        allowed = span(name, chosen["activation"], chosen.get("q_star", 1.0))
+    for name in ("sparsity", "clip", "sigma_b", "depth"):
+        # The defaults are those of q* = 1, of all activations and blocks; keep them inside what this one allows.
+        allowed = span(name, chosen["activation"], chosen.get("q_star", 1.0), chosen["block"])
         chosen.setdefault(name, allowed.nearest(getattr(Settings, name)))
     return Settings(**chosen), complaints
 
 
-def _activation(given: dict[str, str], complaints: list[str]) -> str:
-    name = given.get("activation", Settings.activation)
-    if name in activation_names():
-        return name
+def _choice(name: str, given: dict[str, str], choices: tuple[str, ...], complaints: list[str]) -> str:
+    default = str(getattr(Settings, name))
+    value = given.get(name, default)
+    if value in choices:
+        return value
     complaints.append(
-        f"activation is “{_short(name)}”, but must be one of {', '.join(activation_names())}. "
-        f"Showing {Settings.activation} instead."
+        f"{name} is “{_short(value)}”, but must be one of {', '.join(choices)}. Showing {default} instead."
     )
-    return Settings.activation
+    return default
+
+
+def _drop_of_other_blocks(given: dict[str, str], block: str, complaints: list[str]) -> None:
+    for name in _OF_STREAMS if block == "chain" else _OF_CHAINS:
+        if name in given:
+            theirs = "blocks on a residual stream" if block == "chain" else "chains"
+            complaints.append(f"{name} is for {theirs}, and the block is {block}; it is ignored.")
+            del given[name]
+    if block == "residual" and given.pop("hidden_ratio", None) is not None:
+        complaints.append("hidden_ratio is given, but a residual block has one matrix; it is ignored.")
 
 
 def _drop_contradictions(given: dict[str, str], activation: str, complaints: list[str]) -> None:
@@ -98,11 +137,15 @@ def _drop_contradictions(given: dict[str, str], activation: str, complaints: lis
         given.pop("sigma_b", None)
 
 
-def _number(name: str, text: str, activation: str, q_star: float, complaints: list[str]) -> float | int | None:
-    allowed = span(name, activation, q_star)
+def _number(name: str, text: str, chosen: dict[str, Any], complaints: list[str]) -> float | int | None:
+    activation = chosen["activation"]
+    allowed = span(name, activation, chosen.get("q_star", 1.0), chosen["block"])
     right = f"a whole number {allowed}" if name in WHOLE else f"a number {allowed}"
     if name == "clip":
         right = f"“safe” or {right}"
+    if name == "branch_scale":
+        rules = (rule for rule in branch_rules() if rule != NUMBER)
+        right = f"{', '.join(rules)} or {right}"
     if name == "sparsity":
         right += f" for {activation}"
     try:

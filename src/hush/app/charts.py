@@ -1,29 +1,36 @@
-"""The page's pictures; each function draws one part of an `View`.
-
-Colours are close to Okabe and Ito's, which the colour-blind can tell apart, in shades that read on white and black.
-"""
+"""The pictures of a chain; each function draws one part of a `View`."""
 
 import math
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from hush.app.drawing import Area, Axis, Line, Mark, Note, axis, draw
-from hush.app.view import Curve, View
+from hush.app.curve import Curve
+from hush.app.drawing import Axis, Line, Mark, Note, axis, draw
+from hush.app.drawing_parts import (
+    BLUE,
+    BOLD,
+    DASHED,
+    DOTTED,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    bands,
+    gain_drawing,
+    phi_drawing,
+)
+from hush.app.view import View
 from hush.theory import FixedPoints, Stability
-from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
 
 __all__ = ["activation", "clips", "correlation", "edge", "gain", "q", "variance"]
 
-_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#2a8ac9", "#d98c00", "#009e73", "#d55e00", "#8a8a8a"
-_DASHED, _DOTTED = "7 5", "2 4"
-_BOLD = 2.5
 _MARKS = {
-    Stability.STABLE: ("circle", _GREEN),
-    Stability.UNSTABLE: ("ring", _RED),
-    Stability.STABLE_FROM_BELOW: ("up", _ORANGE),
-    Stability.STABLE_FROM_ABOVE: ("down", _ORANGE),
-    Stability.NEUTRAL: ("diamond", _GREY),
+    Stability.STABLE: ("circle", GREEN),
+    Stability.UNSTABLE: ("ring", RED),
+    Stability.STABLE_FROM_BELOW: ("up", ORANGE),
+    Stability.STABLE_FROM_ABOVE: ("down", ORANGE),
+    Stability.NEUTRAL: ("diamond", GREY),
 }
 
 
@@ -39,11 +46,11 @@ def variance(view: View, label: str) -> str:
         across,
         up,
         label,
-        Line(ends, ends, _GREY, "V(q) = q", dash=_DASHED),
-        Line(curve.x, curve.y, _BLUE, "V(q)", _BOLD),
-        Line(cobweb.x, cobweb.y, _ORANGE, "q from layer to layer", 1.6),
+        Line(ends, ends, GREY, "V(q) = q", dash=DASHED),
+        Line(curve.x, curve.y, BLUE, "V(q)", BOLD),
+        Line(cobweb.x, cobweb.y, ORANGE, "q from layer to layer", 1.6),
         *_points(view.fixed_points),
-        *([Note(middle, low, str(view.fixed_points), _GREY, shift=-1.0)] if everywhere else []),
+        *([Note(middle, low, str(view.fixed_points), GREY, shift=-1.0)] if everywhere else []),
     )
 
 
@@ -56,8 +63,8 @@ def correlation(view: View, label: str) -> str | None:
         Axis("ρ of two inputs in a layer", -1.04, 1.04),
         axis("ρ in the next", curve.y, ends),
         label,
-        Line(ends, ends, _GREY, "R(ρ) = ρ", dash=_DASHED),
-        Line(curve.x, curve.y, _BLUE, "R(ρ)", _BOLD),
+        Line(ends, ends, GREY, "R(ρ) = ρ", dash=DASHED),
+        Line(curve.x, curve.y, BLUE, "R(ρ)", BOLD),
         *_points(view.correlations),
     )
 
@@ -67,31 +74,18 @@ def q(view: View, label: str) -> str:
     quantiles, reached = view.finite.q_quantiles, view.q_reached
     wide = max(quantiles[0.95]) > 30 * max(min(quantiles[0.05]), 1e-300)
     up = axis("q", quantiles[0.05], quantiles[0.95], reached or quantiles[0.5], logarithmic=wide)
-    level = [Line((1, view.finite.depth), (reached, reached), _GREY, "q*", dash=_DASHED)] if reached else []
-    return draw(_layers(view), up, label, *_bands(quantiles), *level)
+    level = [Line((1, view.finite.depth), (reached, reached), GREY, "q*", dash=DASHED)] if reached else []
+    return draw(_layers(view), up, label, *bands(quantiles), *level)
 
 
 def gain(view: View, label: str) -> str:
     """The bands of the gradient's gain on its way back, with the lines beyond which it explodes or vanishes."""
-    quantiles, depth = view.finite.gain_quantiles, view.finite.depth
-    limits = {"explodes": EXPLODING_GAIN_LOG10}
-    if min(quantiles[0.05]) < VANISHING_GAIN_LOG10 / 2:
-        limits["vanishes"] = VANISHING_GAIN_LOG10
-    lines: list[Line | Note] = []
-    for word, level in limits.items():
-        lines.append(Line((1, depth), (level, level), _RED, word, dash=_DOTTED))
-        lines.append(Note(depth, level, word, _RED, "end", -0.4 if level > 0.0 else 1.1))
-    # A little more above the upper line, for its word.
-    up = axis("log₁₀ |δ_l|²/|δ_L|²", quantiles[0.05], quantiles[0.95], 1.1 * np.array(list(limits.values())))
-    return draw(_layers(view), up, label, *_bands(quantiles), *lines)
+    return gain_drawing(_layers(view), view.finite.gain_quantiles, label)
 
 
 def activation(view: View, label: str) -> str:
     """φ, and the Gaussian of its input behind."""
-    x, y = view.silhouette.x, view.silhouette.y
-    bell = max(float(y.max()), 1e-9) * np.exp(-0.5 * x**2 / view.design.q_star)
-    behind = Area(x, np.zeros_like(x), bell, _BLUE, 0.18)
-    return draw(axis("x", x), axis("φ(x)", y, bell), label, behind, Line(x, y, _BLUE, "φ", _BOLD))
+    return phi_drawing(view.silhouette, view.design.q_star, label)
 
 
 def clips(view: View, label: str) -> str | None:
@@ -101,15 +95,15 @@ def clips(view: View, label: str) -> str | None:
         return None
     low, high = min(0.0, float(curvature.y.min())), max(1.0, float(curvature.y.max()))
     things: list[Line | Note] = [
-        _smooth(slope, _BLUE, "V′"),
-        _smooth(curvature, _ORANGE, "V″"),
-        Line((clip, clip), (low, high), _GREY, "m"),
-        Note(clip, high, "m", _GREY, shift=-0.4),
+        _smooth(slope, BLUE, "V′"),
+        _smooth(curvature, ORANGE, "V″"),
+        Line((clip, clip), (low, high), GREY, "m"),
+        Note(clip, high, "m", GREY, shift=-0.4),
     ]
     safe = None if view.safe_clip is None else view.safe_clip.value
     if safe is not None and abs(safe - clip) > 1e-9:
-        things.append(Line((safe, safe), (low, high), _GREEN, "largest safe m", dash=_DOTTED))
-        things.append(Note(safe, high, "safe", _GREEN, "end" if safe < clip else "start", -0.4))
+        things.append(Line((safe, safe), (low, high), GREEN, "largest safe m", dash=DOTTED))
+        things.append(Note(safe, high, "safe", GREEN, "end" if safe < clip else "start", -0.4))
     up = axis("V′(q*), V″(q*)", [low, high + 0.06 * (high - low)])
     return draw(axis("clip m", slope.x, [clip]), up, label, *things)
 
@@ -120,14 +114,14 @@ def edge(view: View, label: str) -> str:
     # The curve runs off to infinity: show a few times what matters.
     across = Axis("σ_w", 0.0, 2.0 * max(w, view.design.sigma_w))
     up = Axis("σ_b", 0.0, 2.0 * max(b, view.design.sigma_b, 0.1))
-    here = Mark(w, b, "circle", _GREEN if view.settings.on_edge else _RED, "this network")
-    return draw(across, up, label, Line(view.edge.x, view.edge.y, _BLUE, "Edge of Chaos", _BOLD), here)
+    here = Mark(w, b, "circle", GREEN if view.settings.on_edge else RED, "this network")
+    return draw(across, up, label, Line(view.edge.x, view.edge.y, BLUE, "Edge of Chaos", BOLD), here)
 
 
 def _smooth(curve: Curve, colour: str, title: str) -> Line:
     """Through a few points of a curve over log x."""
     x = np.geomspace(curve.x[0], curve.x[-1], 120)
-    return Line(x, CubicSpline(np.log(curve.x), curve.y)(np.log(x)), colour, title, _BOLD)
+    return Line(x, CubicSpline(np.log(curve.x), curve.y)(np.log(x)), colour, title, BOLD)
 
 
 def _layers(view: View) -> Axis:
@@ -137,13 +131,3 @@ def _layers(view: View) -> Axis:
 def _points(points: FixedPoints) -> list[Mark]:
     """One mark for each fixed point, its shape and colour telling the stability."""
     return [Mark(p.value, p.value, *_MARKS[p.stability], f"{points.variable} = {p}") for p in points]
-
-
-def _bands(quantiles: dict[float, tuple[float, ...]]) -> list[Area | Line]:
-    """The 5–95 % and 10–90 % bands of a figure against depth, and its median."""
-    layers = np.arange(1.0, len(quantiles[0.5]) + 1)
-    return [
-        Area(layers, quantiles[0.05], quantiles[0.95], _BLUE, 0.18),
-        Area(layers, quantiles[0.1], quantiles[0.9], _BLUE, 0.22),
-        Line(layers, quantiles[0.5], _BLUE, "median", _BOLD),
-    ]

@@ -5,6 +5,7 @@ seven pictures that follow a moving slider. Curves are stretched to whatever wid
 keeps its size; colours of the text are the page's.
 """
 
+import re
 from dataclasses import dataclass
 from html import escape
 
@@ -152,10 +153,17 @@ def _grid(x: Axis, y: Axis) -> list[str]:
         at = _percent(y, value, down=True)
         parts.append(f'<line x1="0" x2="100%" y1="{at}" y2="{at}"/>')
         parts.append(f'<text x="0" y="{at}" dx="-6" dy="0.35em" text-anchor="end">{label}</text>')
-    parts.append(f'<text x="50%" y="100%" dy="3em" text-anchor="middle">{escape(x.title)}</text>')
+    parts.append(f'<text x="50%" y="100%" dy="3em" text-anchor="middle">{_lowered(x.title)}</text>')
     middle = f'x="-{_HEIGHT // 2}" y="-44" text-anchor="middle"'
-    parts.append(f'<text transform="rotate(-90)" {middle}>{escape(y.title)}</text>')
+    parts.append(f'<text transform="rotate(-90)" {middle}>{_lowered(y.title)}</text>')
     return parts
+
+
+def _lowered(title: str) -> str:
+    """σ_w with the w small and below the line."""
+    # By dy, which every browser knows; the empty character after it brings the line back up.
+    small = r'<tspan dy="0.25em" font-size="75%">\1</tspan><tspan dy="-0.19em">&#8203;</tspan>'
+    return re.sub("_([A-Za-z0-9])", small, escape(title))
 
 
 def _curve(x: Axis, y: Axis, thing: Line | Area) -> str:

@@ -1,70 +1,37 @@
 """The explorer's page: a Streamlit script. Controls to the left, the verdict above all, the pictures below it."""
 
 import gc
-from collections.abc import Callable
 from dataclasses import asdict
-from html import escape
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from hush.app import charts
 from hush.app.address import from_address, to_address
-from hush.app.drawing import STYLE
-from hush.app.presets import PRESETS
-from hush.app.settings import WHOLE, Clip, Settings, Sigmas, span
+from hush.app.controls import draw_controls, set_controls
+from hush.app.pictures import about, numbers_and_pictures
+from hush.app.settings import Settings
 from hush.app.snippets import code, command
-from hush.app.view import View, compute_view
-from hush.theory import activation_names, entry_of
-
-_CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
-_SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "σ_w scaled", Sigmas.FREE: "both free"}
-_FIELDS = tuple(Settings.__dataclass_fields__)
-
-# The verdict stays in sight while one scrolls through controls and pictures; nothing is wider than the window. Nothing
-# fades: a redraw is over before a fade would be, and without a graphics processor fading is much of its work.
-_STYLE = """
-.block-container {padding-top: 1rem; padding-bottom: 2rem; max-width: 1500px;}
-:has(> .st-key-verdict) {position: sticky; top: 0; z-index: 100; background: var(--st-background-color);}
-.st-key-verdict h2 {padding: 0; font-size: 1.6rem;}
-.numbers {display: flex; flex-wrap: wrap; gap: 0.5rem 1.3rem; margin: 0 0 1rem;}
-.numbers dt {font-size: 0.875rem; font-weight: 400;}
-.numbers dd {font-size: 1.15rem; margin: 0;}
-header[data-testid="stHeader"] {height: 0; min-height: 0;}
-.stApp * {transition: none !important;}
-[data-stale="true"] {opacity: 1 !important;}
-.pictures {display: grid; gap: 1.2rem 1.5rem; margin-bottom: 1rem; grid-template-columns: minmax(0, 1fr);}
-.pictures figure {margin: 0;}
-.pictures figcaption {font-size: 0.875rem; opacity: 0.7;}
-@media (min-width: 900px) {
-  .pictures {grid-template-columns: repeat(6, minmax(0, 1fr));}
-  .pictures figure {grid-column: span 3;}
-  .pictures figure:nth-child(5):nth-last-child(3), .pictures figure:nth-child(5):nth-last-child(3) ~ figure {
-    grid-column: span 2;
-  }
-}
-@media (max-width: 640px) {
-  .st-key-verdict h2 {font-size: 1.2rem;}
-  .st-key-verdict p {font-size: 0.85rem;}
-  .block-container {padding-left: 0.8rem; padding-right: 0.8rem;}
-}
-"""
+from hush.app.stream_view import StreamView
+from hush.app.style import STYLE
+from hush.app.view import View
+from hush.app.view_of import view_of
 
 
 def main() -> None:
     """Draw the page for the address, or for what the controls have been moved to since."""
     st.set_page_config("hush explorer", layout="wide")
-    st.html(f"<style>{_STYLE}{STYLE}</style>")
+    st.html(f"<style>{STYLE}</style>")
     _settle()
     _restore()
+    title = st.empty()
     top, notice = st.container(key="verdict"), st.container()
     left, right = st.columns([1, 3], gap="medium")
-    with left:
-        settings = _controls()
+    with left, st.container(key="controls"):
+        settings = draw_controls()
     state = st.session_state
     if settings != state.shown:
         state.shown, state.complaints, state.moved = settings, [], True
+    title.html(about(settings))
     _show(settings, top, notice, right)
     # The address is written last, so that the pictures do not wait for it, and only once a control has been moved.
     if state.pop("moved", False):
@@ -76,7 +43,7 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         lines = ["Not all of this address can be read:", "", *(f"- {_plain(complaint)}" for complaint in complaints)]
         notice.warning("\n".join(lines))
     try:
-        view = compute_view(settings)
+        view = view_of(settings)
     except ValueError as error:
         top.error(f"## There is no such design.\n{_plain(str(error))}")
         return
@@ -88,7 +55,7 @@ def _show(settings: Settings, top: DeltaGenerator, notice: DeltaGenerator, right
         above = st.container()
         _take_away(view)
         # One element for all of it: Streamlit takes its time for each. st.html would take the drawings out.
-        above.markdown(_numbers(view) + _pictures(view), unsafe_allow_html=True)
+        above.markdown(numbers_and_pictures(view), unsafe_allow_html=True)
 
 
 @st.cache_resource(show_spinner=False)  # type: ignore[untyped-decorator,unused-ignore]
@@ -113,13 +80,8 @@ def _restore() -> None:
     if state.get("address") != given and not moved:
         settings, state.complaints = from_address(given)
         state.address = given
-        _set(settings)
+        set_controls(settings)
         state.shown = settings
-
-
-def _set(settings: Settings) -> None:
-    for name in _FIELDS:
-        st.session_state[name] = getattr(settings, name)
 
 
 def _write_address(settings: Settings) -> None:
@@ -128,135 +90,7 @@ def _write_address(settings: Settings) -> None:
     st.session_state.address = {name: [value] for name, value in address.items()}
 
 
-def _controls() -> Settings:
-    """All the widgets; returns what they stand at."""
-    state = st.session_state
-    for name in _FIELDS:
-        # Streamlit forgets the value of a widget that is not drawn. One that is drawn must not be set: a key pressed
-        # while the page is being redrawn would be lost.
-        if name not in state:
-            state[name] = getattr(state.kept, name)
-    _preset()
-    names = activation_names()
-    st.selectbox("Activation", names, key="activation", format_func=lambda name: entry_of(name).title)
-    _slider("sparsity", "Sparsity s", "%.4g", "The share of exact zeros at q*.")
-    # In a box each, so that what comes after them keeps its place on the page when they grow or shrink.
-    with st.container():
-        if entry_of(state.activation).clipped:
-            st.radio("Clip by", list(Clip), key="clip_by", format_func=_CLIPS.__getitem__, horizontal=True)
-            if state.clip_by is Clip.HEIGHT:
-                _slider("clip", "Clip m", "%.4g")
-            elif state.clip_by is Clip.SLOPE:
-                _slider("v_prime", "V′(q*)", "%.4g", "The slope of the variance map; it grows with m.")
-    _slider("width", "Width N", "%d")
-    _slider("depth", "Depth L", "%d")
-    with st.container():
-        st.radio(
-            "σ_w and σ_b", list(Sigmas), key="sigmas", format_func=_SIGMAS.__getitem__, horizontal=True, on_change=_free
-        )
-        if state.sigmas is Sigmas.FACTOR:
-            _slider("sigma_w_factor", "σ_w as a multiple of that on the Edge of Chaos", "%.4g")
-        elif state.sigmas is Sigmas.FREE:
-            _slider("sigma_w", "σ_w", "%.4g")
-            _slider("sigma_b", "σ_b", "%.4g")
-    with st.expander("Scale and cobweb"):
-        _slider("q_star", "q*", "%.4g", "The variance the network is designed for: a unit, for scale is free.")
-        _slider("start", "Cobweb starts at q/q*", "%.4g", "1.9 is the norm of the brightest hundredth of images.")
-    settings = Settings(**{name: state[name] for name in _FIELDS})
-    state.kept = settings
-    return settings
-
-
-def _slider(name: str, label: str, form: str, explanation: str | None = None) -> None:
-    state = st.session_state
-    allowed = span(name, state.activation, state.q_star)
-    kind: Callable[[float], Any] = int if name in WHOLE else float
-    inside = kind(allowed.nearest(state[name]))
-    if state[name] != inside:  # another activation or q* may have left it outside
-        state[name] = inside
-    bounds = (kind(allowed.low), kind(allowed.high))
-    st.slider(label, *bounds, step=kind(allowed.step), format=form, key=name, help=explanation)
-
-
-def _preset() -> None:
-    """The figures of the paper; the choice is forgotten as soon as a control leaves it."""
-    state = st.session_state
-    chosen = state.get("preset")
-    if chosen is not None and any(state[name] != getattr(PRESETS[chosen].settings, name) for name in _FIELDS):
-        state.preset = chosen = None
-    st.selectbox(
-        "A figure of the paper",
-        range(len(PRESETS)),
-        index=None,
-        key="preset",
-        format_func=lambda i: PRESETS[i].label,
-        placeholder=f"Choose one of {len(PRESETS)}",
-        on_change=_apply_preset,
-    )
-    st.caption("It sets all the controls." if chosen is None else PRESETS[chosen].note)
-
-
-def _apply_preset() -> None:
-    if st.session_state.preset is not None:
-        _set(PRESETS[st.session_state.preset].settings)
-
-
-def _free() -> None:
-    """Freed σ's start where the Edge of Chaos is, not somewhere else."""
-    state = st.session_state
-    if state.sigmas is Sigmas.FREE:
-        try:
-            made = compute_view(state.shown).design
-        except ValueError:
-            return
-        for name, value in (("sigma_w", made.sigma_w), ("sigma_b", made.sigma_b)):
-            state[name] = span(name, state.activation, state.q_star).nearest(round(value, 4))
-
-
-def _numbers(view: View) -> str:
-    """In a row that wraps."""
-    design, finite = view.design, view.finite
-    safe = None if view.safe_clip is None else view.safe_clip.value
-    rows = [
-        ("odds to explode", f"{finite.explode:.1%}"),
-        ("odds to vanish", f"{finite.vanish:.1%}"),
-        ("threshold τ", f"{design.threshold:.3f}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
-        ("largest safe m", "none" if safe is None else f"{safe:.3f}"),
-        ("V′(q*)", f"{design.v_prime:.3f}"),
-        ("V″(q*)", f"{round(design.v_second, 3) + 0.0:.3f}"),
-        ("σ_w", f"{view.sigma_w:.3f}"),
-        ("σ_b", f"{view.sigma_b:.3f}"),
-    ]
-    return f'<dl class="numbers">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)}</dl>'
-
-
-def _pictures(view: View) -> str:
-    odds = "5–95 % and 10–90 % of initialisations and inputs, median."
-    back = "The same of the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
-    lost = "q runs away or dies out: there is no q at which R could be drawn."
-    meeting = lost if view.correlations is None else str(view.correlations)
-    pictures = [
-        _picture("Variance map V(q)", charts.variance, view, str(view.fixed_points)),
-        _picture("Correlation map R(ρ)", charts.correlation, view, meeting),
-        _picture("q through the layers", charts.q, view, odds),
-        _picture("Gain of the gradient", charts.gain, view, back),
-        _picture("Activation φ", charts.activation, view, "Behind: the Gaussian it is fed."),
-        _picture("V′ and V″ against the clip", charts.clips, view, "On the Edge of Chaos: V′ blue, V″ orange.")
-        if view.slope_of_clip is not None
-        else "",
-        _picture("Edge of Chaos", charts.edge, view, "The curve over all q*, and where this network stands."),
-    ]
-    return f'<div class="pictures">{"".join(pictures)}</div>'
-
-
-def _picture(title: str, chart: Callable[[View, str], str | None], view: View, caption: str) -> str:
-    drawing = chart(view, f"{title}. {caption}")
-    inside = "" if drawing is None else f'<div class="drawing">{drawing}</div>'
-    return f"<figure><strong>{escape(title)}</strong>{inside}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def _take_away(view: View) -> None:
+def _take_away(view: View | StreamView) -> None:
     st.markdown("**The same design**")
     st.code(code(view), language="python")
     if not view.settings.on_edge:

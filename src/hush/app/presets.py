@@ -1,4 +1,4 @@
-"""The figures of the paper as states of the explorer."""
+"""The figures of the paper and two residual networks as states of the explorer."""
 
 from dataclasses import dataclass, replace
 
@@ -12,16 +12,16 @@ _ONE_SIDED, _ODD = 0.8413, 0.6827
 
 @dataclass(frozen=True)
 class Preset:
-    """A figure of the paper: its number, what it shows, and where to look on the page."""
+    """A figure of the paper, or with None for its number an example of ours: what it shows, and where to look."""
 
-    figure: str
+    figure: str | None
     title: str
     note: str
     settings: Settings
 
     @property
     def label(self) -> str:
-        return f"Figure {self.figure}: {self.title}"
+        return f"Example: {self.title}" if self.figure is None else f"Figure {self.figure}: {self.title}"
 
 
 def _clipped(activation: str, sparsity: float, clip: float, **more: object) -> Settings:
@@ -138,5 +138,18 @@ PRESETS = (
         "the second failure mode, CST (s = 0.9, m = 0.76)",
         "Training that comes apart late is no property of the initialisation: nothing on this page shows it.",
         _clipped("cst", 0.9, 0.76, depth=30),
+    ),
+    Preset(
+        None,
+        "95 % zeros in 30 feed-forward blocks with RMSNorm",
+        "The norm holds q and the sparsity in every block, whatever the stream does: nothing is to be tuned.",
+        Settings("crelu", 0.95, depth=30, block="feedforward"),
+    ),
+    Preset(
+        None,
+        "30 one-matrix residual blocks, β = 1, no norm",
+        "q is the stream's own variance: in half of the networks it runs away, and all of them lose their sparsity. "
+        "Choose a norm, or β = 1/√L.",
+        Settings("crelu", 0.9, depth=30, block="residual", norm="none", branch_rule="number"),
     ),
 )

@@ -77,10 +77,10 @@ def _look_ahead() -> None:
     """Compute what the page opens with and the figures of the paper, while the server and the browser start."""
     from hush.app.presets import PRESETS
     from hush.app.settings import Settings
-    from hush.app.view import compute_view
+    from hush.app.view_of import view_of
 
     for settings in (Settings(), *(preset.settings for preset in PRESETS)):
-        compute_view(settings)
+        view_of(settings)
 
 
 def _open_soon(address: str) -> None:

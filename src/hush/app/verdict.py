@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hush.theory import Design, FiniteWidth, Phase
 from hush.theory.training_rule import TRAINABLE_ODDS
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Verdict", "judge", "judge_stream"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,23 @@ class Verdict:
 def judge(design: Design, finite: FiniteWidth, phase: Phase | None) -> Verdict:
     """The design's own verdict on the Edge of Chaos (phase None); off it, the phase and the odds decide."""
     return Verdict(finite.trains, _headline(finite), design.verdict if phase is None else _off_edge(finite, phase))
+
+
+def judge_stream(design: Design) -> Verdict:
+    """Of blocks on a residual stream: the design's own verdict, and the first of the four odds that is too high."""
+    odds = design.odds
+    assert odds is not None  # the page always has a width and a depth
+    trains = bool(design.trains)
+    reasons = (
+        (odds.explode, "gradients explode"),
+        (odds.vanish, "gradients vanish"),
+        (odds.indistinguishable, "inputs become indistinguishable"),
+    )
+    worst = next((words for value, words in reasons if value > TRAINABLE_ODDS), "")
+    if not trains:
+        return Verdict(False, f"It will not train: {worst}." if worst else "It will not train.", design.verdict)
+    headline = "It should train." if design.keeps_sparsity else "It should train, but loses its sparsity."
+    return Verdict(True, headline, design.verdict)
 
 
 def _headline(finite: FiniteWidth) -> str:

@@ -1,4 +1,4 @@
-"""Everything the page shows for one state of its controls, as numbers."""
+"""Everything the page shows for a plain chain of layers, as numbers."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hush.app.curve import Array, Curve, silhouette
 from hush.app.settings import Clip, Settings, Sigmas
 from hush.app.verdict import Verdict, judge
 from hush.theory import (
@@ -32,21 +32,11 @@ from hush.theory import (
 from hush.theory.chain_run import run_chains
 from hush.theory.chain_summary import summarise
 
-__all__ = ["Curve", "SafeClip", "View", "compute_view"]
-
-Array = NDArray[np.float64]
+__all__ = ["SafeClip", "View", "compute_view"]
 
 # Beyond this many q* a fixed point is drawn on logarithmic axes.
 _FAR = 12.0
 _COBWEB_STEPS = 40
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line to draw."""
-
-    x: Array
-    y: Array
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,7 @@ class SafeClip:
 
 @dataclass(frozen=True)
 class View:
-    """One design, on the Edge of Chaos or off it, and what to expect of it.
+    """One design of a chain, on the Edge of Chaos or off it, and what to expect of it.
 
     Attributes:
         design: the design on the Edge of Chaos at the same activation, sparsity, clip and q*.
@@ -107,8 +97,11 @@ def compute_view(settings: Settings) -> View:
     """Compute what the page shows.
 
     Raises:
-        ValueError: if there is no such design: no safe clip at this width and depth, or no Edge of Chaos.
+        ValueError: if there is no such design: no safe clip at this width and depth, or no Edge of Chaos; or if the
+            settings are of another block.
     """
+    if settings.has_stream:
+        raise ValueError(f"the block is {settings.block}, which compute_stream_view is for.")
     safe = safe_clip(settings.activation, settings.sparsity, settings.width, settings.depth, settings.q_star)
     made = _design(settings, safe)
     phi = made.phi()
@@ -139,7 +132,7 @@ def compute_view(settings: Settings) -> View:
         logarithmic=logarithmic,
         correlation=_correlation(phi, reached, sigma_w, sigma_b) if alive and reached is not None else None,
         correlations=correlation_fixed_points(phi, reached, sigma_w, sigma_b) if alive and reached else None,
-        silhouette=_silhouette(phi, made),
+        silhouette=silhouette(phi, made),
         slope_of_clip=None if slopes is None else Curve(unit * slopes[0], slopes[1]),
         curvature_of_clip=None if slopes is None else Curve(unit * slopes[0], slopes[2] / made.q_star),
         edge=_edge(phi, made.q_star),
@@ -227,13 +220,6 @@ def _variance(
 def _correlation(phi: Activation, q: float, sigma_w: float, sigma_b: float) -> Curve:
     rho = np.linspace(-1.0, 1.0, 61)
     return Curve(rho, np.asarray(correlation_map(phi, rho, q, sigma_w, sigma_b)))
-
-
-def _silhouette(phi: Activation, made: Design) -> Curve:
-    unit = math.sqrt(made.q_star)
-    reach = max(3.5 * unit, made.threshold + 1.4 * (made.clip or 1.5 * unit))
-    x = np.sort(np.concatenate([np.linspace(-reach, reach, 81), phi.kinks]))
-    return Curve(x, phi(x))
 
 
 # Moving the width, the depth or the clip does not change these curves.

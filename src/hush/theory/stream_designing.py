@@ -7,12 +7,14 @@ squared gradient on with gain β²; of a gated block, whose other factor gets va
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hush.theory._arrays import Array
 from hush.theory._checks import check_positive, check_size
+from hush.theory._root import find_root
 from hush.theory.activations.protocol import Activation
 from hush.theory.activations.registry import entry_of
 from hush.theory.block.branch_scale import resolve_branch_scale
@@ -27,9 +29,10 @@ from hush.theory.pair_bands import run_pairs
 from hush.theory.sparsity_threshold import threshold_from_sparsity
 from hush.theory.stream_verdict import verdict_on_stream
 from hush.theory.training_rule import DISTINGUISHABLE, SPARSITY_TOLERANCE, TYPICAL_CORRELATION, judge_gains
+from hush.theory.unit_run import run_units
 from hush.theory.verdict import Odds
 
-__all__ = ["BLOCKS", "StreamRequest", "design_stream"]
+__all__ = ["BLOCKS", "StreamRequest", "design_stream", "sparsity_lost"]
 
 BLOCKS = ("residual", "feedforward", "gated")
 # The clip in units of √q*; see `design`.
@@ -175,17 +178,28 @@ def _place(asked: StreamRequest, block: Residual | FeedForward) -> tuple[Residua
     if isinstance(block, Residual):
         if asked.stream_start is not None:
             return block, start
-        start = float(asked.q_star)
-        for _ in range(60):
-            start *= math.sqrt(asked.q_star / _after(block, start, middle))
-        return block, start
-    reads = start
-    for _ in range(60):
+        return block, _crossing(lambda p: _after(block, p, middle) / asked.q_star, float(asked.q_star), 0.5)
+
+    def placed(reads: float) -> FeedForward:
         root = 1.0 / math.sqrt(reads)
-        up = None if block.sigma_up is None else root
-        placed = replace(block, sigma_1=math.sqrt(asked.q_star) * root, sigma_up=up)
-        reads *= math.sqrt(_after(placed, start, middle) / reads)
-    return placed, start
+        return replace(block, sigma_1=math.sqrt(asked.q_star) * root, sigma_up=None if block.sigma_up is None else root)
+
+    return placed(_crossing(lambda p: _after(placed(p), start, middle) / p, start, 2.0)), start
+
+
+def _crossing(ratio: Callable[[float], float], start: float, step: float) -> float:
+    """Where the ratio, at least 1 at `start`, has come down to 1 on the way from there by factors of `step`."""
+    far = start
+    while ratio(far) > 1.0:
+        far *= step
+        if not _FROM < far < _TO:
+            raise ValueError(
+                "the stream grows beyond all numbers within the first half of the blocks; take a smaller β."
+            )
+    if far == start:
+        return start
+    ends = sorted((math.log(far), math.log(far / step)))
+    return math.exp(find_root(lambda u: math.log(ratio(math.exp(u))), *ends, xtol=1e-13))
 
 
 def _after(block: Residual | FeedForward, start: float, blocks: int) -> float:
@@ -208,7 +222,7 @@ def _with_odds(made: Design, block: Residual | FeedForward, width: int, depth: i
         outcome.explode,
         outcome.vanish,
         float(np.mean(separation < DISTINGUISHABLE)),
-        _sparsity_lost(made, block, width, depth, norms) if made.norm is None and made.sparsity > 0.0 else 0.0,
+        sparsity_lost(made, block, width, depth, norms) if made.norm is None and made.sparsity > 0.0 else 0.0,
     )
     return replace(
         made,
@@ -219,13 +233,23 @@ def _with_odds(made: Design, block: Residual | FeedForward, width: int, depth: i
     )
 
 
-def _sparsity_lost(made: Design, block: Residual | FeedForward, width: int, depth: int, norms: InputNorms) -> float:
+def sparsity_lost(
+    made: Design,
+    block: Residual | FeedForward,
+    width: int,
+    depth: int,
+    norms: InputNorms,
+    samples: int = _SPARSITY_SAMPLES,
+) -> float:
     """The share of initialisations in which some layer's sparsity, averaged over the inputs, leaves the design's.
 
     Of the noise that one input sees, inputs of correlation ρ share the ρ²-th part of the variance: |x|² is a square.
     """
     start = made.input_variance
-    stream = run_chains(block, width, depth, start, _TYPICAL, _SPARSITY_SAMPLES)[0]
+    if isinstance(block, Residual):
+        stream = run_units(block, width, depth, np.full(samples, start), 0, backward=False)[0]
+    else:
+        stream = run_chains(block, width, depth, start, _TYPICAL, samples)[0]
     middle = np.median(stream, axis=1, keepdims=True)
     stream = middle * (stream / middle) ** TYPICAL_CORRELATION
     # What the spread of the inputs' norms adds to the mean, at infinite width.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush.theory._arrays import Array, Value, as_array, in_form_of, offender
 from hush.theory._gaussian import density
@@ -59,19 +60,26 @@ class PiecewiseLinear:
     def __call__(self, x: Value) -> Value:
         """φ(x), elementwise. NaN stays NaN."""
         points = as_array(x)
-        segment = np.searchsorted(self.kinks, points, side="left") if self.kinks else np.zeros(points.shape, dtype=int)
+        segment = self._segment(points)
         slope, offset = np.asarray(self.slopes)[segment], np.asarray(self.offsets)[segment]
         # 0·∞ would make a NaN of a saturated infinity.
         moving = slope * np.where(slope == 0.0, 0.0, points) + offset
         return in_form_of(x, np.where(np.isnan(points), np.nan, moving))
+
+    def _segment(self, points: Array, *, after: bool = False) -> NDArray[np.intp]:
+        """The segment of each point; of a kink the one before it or `after` it. Of NaN, any."""
+        # There are few kinks, and comparing with each takes a third of the time of np.searchsorted.
+        segment = np.zeros(points.shape, dtype=np.intp)
+        for kink in self.kinks:
+            segment += points >= kink if after else points > kink
+        return segment
 
     def derivative(self, x: Value) -> Value:
         """φ′(x), elementwise; at a kink the slope of smaller magnitude, so silent and saturated ends count as flat."""
         points, slopes = as_array(x), np.asarray(self.slopes)
         if not self.kinks:
             return in_form_of(x, np.where(np.isnan(points), np.nan, slopes[0]))
-        left = slopes[np.searchsorted(self.kinks, points, side="left")]
-        right = slopes[np.searchsorted(self.kinks, points, side="right")]
+        left, right = slopes[self._segment(points)], slopes[self._segment(points, after=True)]
         return in_form_of(x, np.where(np.isnan(points), np.nan, np.where(abs(left) <= abs(right), left, right)))
 
     # --- Gaussian integrals, x ~ N(0, q); each is vectorised over q ≥ 0 ---
