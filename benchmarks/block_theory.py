@@ -157,20 +157,20 @@ class Row:
     correlation_error: float
 
 
-def rows(count: int) -> Iterator[Row]:
-    """Every kind × norm × scale."""
+def rows(count: int, skip: int = 0) -> Iterator[Row]:
+    """Every kind × norm × scale, but for the first `skip`."""
     settings = product(("residual", "feedforward", "gated"), NORMS, SCALES)
     listed = list(enumerate(settings))
     # Kinds and norms take turns, so that a table cut short has some of each.
-    for number, (kind, (norm, post), rule) in (listed[7 * i % len(listed)] for i in range(len(listed))):
+    for number, (kind, (norm, post), rule) in (listed[7 * i % len(listed)] for i in range(skip, len(listed))):
         phi = ACTIVATIONS[(number + number // 12) % len(ACTIVATIONS)]
         width, depth, expansion = SIZES[(number // 3 * 2 + number) % len(SIZES)]
         # A stream that doubles with every block is of interest for a few blocks only. What a gated branch without a
-        # norm adds grows with the square of the stream: at 100 blocks some networks overflow even at 1/√depth.
+        # norm adds grows with the square of the stream: after 30 blocks some networks overflow even at 1/√depth.
         if norm is None and rule == 1.0:
             depth = min(depth, 3 if kind == "gated" else 12)
         elif norm is None and kind == "gated":
-            depth = min(depth, 30)
+            depth = min(depth, 12 if rule == "1/sqrt(depth)" else 30)
         block = made_block(kind, phi, norm, post, resolve_branch_scale(rule, depth), expansion)
         seen = measure(block, width, depth, count, number)
         finite = finite_width(block, width=width, depth=depth)
@@ -233,10 +233,12 @@ def _followed(block, seen: Measured) -> np.ndarray:
     one = np.ones_like(grid)
     table = block.branch_covariance_and_slope(grid, one, one)[0] if block.norm is not None else None
     for _ in range(len(seen.stream) - 1):
-        sum_a, sum_b = (p + block.branch_scale**2 * block.branch_variance(p) for p in (p_a, p_b))
+        # A stream that has run away is held there; its correlation is followed all the same.
+        sum_a, sum_b = (np.minimum(p + block.branch_scale**2 * block.branch_variance(p), 1e30) for p in (p_a, p_b))
         free = block.branch_covariance_and_slope(rho, p_a, p_b)[0] if table is None else None
         branch = np.interp(rho, grid, table) if free is None else free
         rho = (rho * np.sqrt(p_a * p_b) + block.branch_scale**2 * branch) / np.sqrt(sum_a * sum_b)
+        rho = np.clip(rho, -1.0, 1.0)
         p_a, p_b = (np.ones_like(sum_a),) * 2 if block.post_norm else (sum_a, sum_b)
         followed.append(rho)
     return np.stack(followed)
@@ -252,6 +254,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="networks per row")
     parser.add_argument("--write", type=Path, help="write the page here too")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that the page has, and go on behind them")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     begun, found = time.monotonic(), []
@@ -260,8 +263,13 @@ def main() -> None:
         "median log10 gain off by | gain within 5–95 % | correlation off by |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    if arguments.resume:
+        there = arguments.write.read_text(encoding="utf-8").splitlines()
+        lines += [line for line in there if line.startswith(("| residual", "| feedforward", "| gated"))]
+        found = [[np.nan if cell == "–" else float(cell) for cell in line.split(" | ")[6:]] for line in
+                 (line.strip("| ") for line in lines[2:])]  # fmt: skip
     print(*lines, sep="\n")
-    for row in rows(arguments.count):
+    for row in rows(arguments.count, len(found)):
         values = (row.stream, row.stream_90, row.q, row.gain_error, row.gain_90, row.correlation_error)
         lines.append("| " + " | ".join([*row.cells, *("–" if np.isnan(v) else f"{v:.3f}" for v in values)]) + " |")
         print(lines[-1], flush=True)
