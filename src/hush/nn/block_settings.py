@@ -60,7 +60,7 @@ class ParameterSetting:
             if not feeds_phi:
                 self.set_norm(node, Affine(1.0), "norm")
             elif node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
-                self.set_norm(node, self.rules.norm_in_branch(), "norm in front of φ")
+                self.set_norm(node, self.rules.norm_in_branch(str(node.options["norm"])), "norm in front of φ")
             else:
                 self.set_norm(node, Affine(self.rules.q), "norm in front of φ")
 
