@@ -279,6 +279,7 @@ def test_keep_frozen_and_tied() -> None:
     why = {entry.name: entry.reason for entry in report.left_alone}
     assert why["mlp.3.weight"] == why["mlp.3.bias"] == why["norm1.weight"] == "to be kept, as keep= says"
     assert why["mlp.0.weight"] == "frozen: requires_grad is False"
+    assert why["mlp.0.bias"] == "belongs to a weight that is left alone"
     assert why["unembed.weight"].startswith("tied to embedding.weight: an embedding keeps its own scale")
     for name in why:
         assert torch.equal(model.state_dict()[name], before[name])

@@ -1,93 +1,25 @@
 """Draw a model with blocks in one pass: each layer just before it runs, from what it is about to read."""
 
 import math
-from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hush.nn.block_rules import Affine, Rules
-from hush.nn.drawing import Output
-from hush.nn.graph.branch_gain import BranchGain
-from hush.nn.graph.nodes import Graph, Node
-from hush.nn.graph.paths import Join, Paths
-from hush.nn.graph.recorder import LayerUse, moments
+from hush.nn.block_rules import Affine
+from hush.nn.block_settings import ParameterSetting
+from hush.nn.graph.nodes import Node
+from hush.nn.graph.paths import Join
+from hush.nn.graph.recorder import LayerUse
 from hush.nn.graph.roles import LayerRole
+from hush.nn.graph.tensor_facts import moments
 from hush.nn.init_report import Drawn
-from hush.nn.weights import DRAWS, Weights, fan_in
+from hush.nn.weights import DRAWS, fan_in
 
 __all__ = ["BlockDrawing"]
 
 
-@dataclass
-class BlockDrawing:
-    """Called before each layer of a run; what it did is in `drawn`, what it left and why in `skipped`.
-
-    Attributes:
-        beta: the scale of a branch.
-        left: parameters that are not to be touched, by name, with the reason.
-    """
-
-    model: nn.Module
-    graph: Graph
-    roles: list[LayerRole]
-    rules: Rules
-    beta: float
-    weights: Weights
-    output: Output
-    generator: torch.Generator | None
-    left: dict[str, str]
-    drawn: dict[str, Drawn] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.paths = Paths(self.graph)
-        self.gain = BranchGain(self.paths, self.rules.slope)
-        self.parameters = dict(self.model.named_parameters())
-        self.by_node: dict[int, list[LayerRole]] = {}
-        for role in self.roles:
-            self.by_node.setdefault(role.node, []).append(role)
-        joined = any(join.stream is not None for join in self.paths.joins.values())
-        through = [role for role in self.roles if role.role == "feeds φ" and role.norm is not None]
-        self.chain_depth = 0 if joined else len(through)
-
-    def prepare(self) -> None:
-        """What does not depend on what is measured in the pass: most norms, and tokens that join the stream."""
-        self._set_tokens()
-        for node in self.graph.of_kind("norm"):
-            arrivals = self.paths.arrivals(node.index)
-            kinds = {None if each.node is None else self.graph[each.node].kind for each in arrivals}
-            feeds_phi = kinds == {"activation"} and all(each.norm is None for each in arrivals)
-            if not feeds_phi:
-                self._set_norm(node, Affine(1.0), "norm")
-            elif node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
-                self._set_norm(node, self.rules.norm_in_branch(), "norm in front of φ")
-            else:
-                self._set_norm(node, Affine(self.rules.q), "norm in front of φ")
-
-    def _set_tokens(self) -> None:
-        """Class tokens and the like get the size of the stream they join.
-
-        Much smaller ones, as they often come, would be blown up by the first norm, and so would their gradient.
-        """
-        for node in self.graph.of_kind("concat"):
-            if not node.inputs:
-                continue
-            starts = any(
-                role.role == "starts the stream"
-                for source in self.paths.sources(node.inputs[0])
-                for role in self.by_node.get(source, [])
-            )
-            moment = 1.0 if starts else self.graph[node.inputs[0]].second_moment
-            for name in node.parameters:
-                parameter = self.parameters.get(name)
-                if parameter is None or name in self.left or parameter.shape[-1] != node.features:
-                    continue
-                with torch.no_grad():
-                    parameter.normal_(0.0, math.sqrt(moment), generator=self.generator)
-                self.drawn[name] = Drawn(
-                    *(name, tuple(parameter.shape), "token", "joins the stream", ""), "gaussian", math.sqrt(moment)
-                )
+class BlockDrawing(ParameterSetting):
+    """Called before each layer of a run; what it did is in `drawn`, what it left and why in `left`."""
 
     def __call__(self, use: LayerUse) -> None:
         roles = self.by_node.get(use.node)
@@ -95,9 +27,13 @@ class BlockDrawing:
             return
         node = self.graph[use.node]
         fan = _fan_in(use.weight, node)
-        moment = _effective_moment(use, node, fan)
         if node.options.get("weight") in self.left:
+            # It stays as it is, its bias too, and what it does to a gradient is read off its weights.
+            self.gain.sigma2[use.node] = float(use.weight.detach().double().square().mean()) * fan
+            if bias := node.options.get("bias"):
+                self.left.setdefault(bias, "belongs to a weight that is left alone")
             return
+        moment = _effective_moment(use, node, fan)
         if not (math.isfinite(moment) and moment > 0.0):
             raise ValueError(
                 f"what {node.layer or node.within!r} reads has the second moment {moment:g} on this example; no "
@@ -139,7 +75,7 @@ class BlockDrawing:
             batch = norm.options["norm"] in ("batch", "instance")
             affine = rules.batch_norm_in_chain(self.chain_depth) if batch else rules.layer_norm_in_chain()
             if norm.options["bias"]:
-                self._set_norm(norm, affine, "norm between layer and φ")
+                self.set_norm(norm, affine, "norm between layer and φ")
         if role.role == "feeds a layer" and role.norm is None and self._made_of_phi(reads):
             return 1.0, 0.0
         return 1.0 / moment, 0.0
@@ -167,7 +103,7 @@ class BlockDrawing:
         """The gain of a squared gradient that the branch is to have, without a scale of its own if it has one."""
         assert role.join is not None
         # A number in the model's forward, 1/√L say, is its β and is taken as it is; a parameter starts at β.
-        own = role.factor != 1.0 or (role.scale is not None and self._set_scale(self.graph[role.scale]))
+        own = role.factor != 1.0 or (role.scale is not None and self.set_scale(self.graph[role.scale]))
         return (1.0 if own else self.beta**2) * self._stream_start(role.join.start, use.nodes)
 
     def _rest(self, role: LayerRole, node: Node, use: LayerUse) -> float:
@@ -198,20 +134,20 @@ class BlockDrawing:
         divisor = (1.0 / inverse if batch else square) / self.gain.sigma2.get(role.node, 1.0)
         if role.role == "shortcut":
             gamma2 = rules.shortcut(divisor) if role.post_activation else divisor
-            self._set_norm(norm, Affine(gamma2), "norm on the shortcut")
+            self.set_norm(norm, Affine(gamma2), "norm on the shortcut")
             return
         rest, start = self._rest(role, node, use), use.nodes[join.start]
         if not role.post_activation:
             gamma2 = self._wanted(role, use) * divisor / max(rest, 1e-300)
-            self._set_norm(norm, Affine(gamma2), "last norm of the branch")
+            self.set_norm(norm, Affine(gamma2), "last norm of the branch")
         elif join.identity:
             variance = start.second_moment - start.mean**2
             end = rules.block_end(rest=rest, fluctuation=divisor, stream_mean=start.mean, stream_variance=variance)
-            self._set_norm(norm, end, "last norm of the block")
+            self.set_norm(norm, end, "last norm of the block")
         else:
             shortcut = rules.shortcut(start.fluctuation)
             end = rules.block_end_with_shortcut(rest=rest, fluctuation=divisor, shortcut=shortcut)
-            self._set_norm(norm, end, "last norm of the block")
+            self.set_norm(norm, end, "last norm of the block")
 
     def _stream_start(self, index: int, nodes: list[Node]) -> float:
         """p₀/p: the second moment of the stream where it starts over that where this branch leaves it."""
@@ -255,7 +191,7 @@ class BlockDrawing:
                     done = True
                 else:
                     std = math.sqrt(bias_variance)
-                    tensor.copy_(std * self._shifts(tensor)) if std else tensor.zero_()
+                    tensor.copy_(std * self.shifts(tensor)) if std else tensor.zero_()
             kind = self.weights if part == "weight" else "normal quantiles"
             layer = _layer_name(node)
             self.drawn[name] = Drawn(name, tuple(tensor.shape), layer, role.role, reads, kind, std, role.block)
@@ -269,50 +205,6 @@ class BlockDrawing:
         else:
             DRAWS[self.weights](tensor, sigma2, int(node.options["groups"]), self.generator)
         return std
-
-    def _set_norm(self, node: Node, affine: Affine, role: str) -> None:
-        """γ and β of a norm; a norm by hand, or one without parameters of its own, stays as it is."""
-        layer = f"{node.options['norm']} norm"
-        if node.options["weight"] in self.parameters and node.options["weight"] not in self.left:
-            self.gain.gamma2[node.index] = affine.gamma2
-        for part, mean, variance in (
-            ("weight", math.sqrt(affine.gamma2), 0.0),
-            ("bias", affine.mean, affine.variance),
-        ):
-            name = node.options[part]
-            parameter = self.parameters.get(name)
-            if parameter is None or name in self.left:
-                continue
-            with torch.no_grad():
-                if variance > 0.0:
-                    parameter.copy_(mean + math.sqrt(variance) * self._shifts(parameter))
-                else:
-                    parameter.fill_(mean)
-            kind = f"normal quantiles around {mean:.3g}" if variance > 0.0 else f"set to {mean:.4g}"
-            shape = tuple(parameter.shape)
-            self.drawn[name] = Drawn(name, shape, layer, role, "", kind, math.sqrt(variance))
-
-    def _shifts(self, like: Tensor) -> Tensor:
-        """The quantiles of a standard normal in random order: a few channels have its spread exactly, not by chance."""
-        count = like.numel()
-        order = torch.randperm(count, generator=self.generator).to(like.device)
-        quantiles = torch.special.ndtri((torch.arange(count, dtype=torch.float64, device=like.device) + 0.5) / count)
-        scale = quantiles.square().mean().sqrt() if count > 1 else quantiles.new_ones(())
-        shifts: Tensor = (quantiles / scale)[order].view_as(like).to(like.dtype)
-        return shifts
-
-    def _set_scale(self, node: Node) -> bool:
-        """A branch's own scale, such as LayerScale, starts at β; whether it could be set."""
-        name = str(node.options["parameter"])
-        parameter = self.parameters.get(name)
-        if parameter is None or name in self.left:
-            return False
-        if name not in self.drawn:
-            with torch.no_grad():
-                parameter.fill_(self.beta)
-            shape, kind = tuple(parameter.shape), f"set to {self.beta:.4g}"
-            self.drawn[name] = Drawn(name, shape, "scale", "the branch's own scale", "", kind, 0.0)
-        return True
 
 
 def _fan_in(weight: Tensor, node: Node, *, turned: bool = False) -> int:

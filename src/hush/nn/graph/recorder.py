@@ -6,7 +6,6 @@ adds, and weights applied by function (`nn.MultiheadAttention`, Hugging Face's C
 modules were registered plays no part.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -21,11 +20,19 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hush.nn.flow import RECURRENT, WEIGHT_LAYERS, weight_layers
 from hush.nn.graph.meaning import layer_module_options, meaning_of
 from hush.nn.graph.nodes import Kind, Node
+from hush.nn.graph.tensor_facts import (
+    call_again,
+    convolution_again,
+    moments,
+    plain_name,
+    range_of,
+    varying_axis,
+)
 from hush.nn.quiet_run import batch_statistics, call_on, quietly, tensors_in
 from hush.nn.recognise import is_activation, phi_of
 from hush.nn.torch_functions import CONVERSIONS, FACTORIES, LINEAR_MAPS, OPENED, REARRANGEMENTS, TABLES
 
-__all__ = ["LayerUse", "Record", "moments", "record"]
+__all__ = ["LayerUse", "Record", "record"]
 
 
 class LayerUse(NamedTuple):
@@ -152,7 +159,7 @@ class _Recorder(TorchFunctionMode):
             if isinstance(module, WEIGHT_LAYERS) and self._before_layer is not None:
                 read = next((each for each in _tensors((args, kwargs)) if each in self._index), None)
                 bias: Any = module.bias
-                again = F.linear if isinstance(module, nn.Linear) else _convolution(module)
+                again = F.linear if isinstance(module, nn.Linear) else convolution_again(module)
                 self._before_layer(LayerUse(len(self.nodes), read, module.weight, bias, again, self.nodes))
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -203,7 +210,7 @@ class _Recorder(TorchFunctionMode):
         given = _tensors((args, kwargs))
         named = {id(each): self._parameters[each] for each in given if each in self._parameters}
         read = [each for each in given if each in self._index]
-        name = _plain_name(func)
+        name = plain_name(func)
         names = tuple(dict.fromkeys(inner for each in named.values() for inner in each))
         if not read and not (named and func in TABLES):
             result = func(*args, **kwargs)
@@ -218,7 +225,7 @@ class _Recorder(TorchFunctionMode):
             weights = [each for each in given if id(each) in named]
             weight = max(weights, key=lambda each: each.dim())
             bias = next((each for each in weights if each is not weight), None)
-            again = _call_again(func, args, kwargs, read[0], weight, bias)
+            again = call_again(func, args, kwargs, read[0], weight, bias)
             self._before_layer(LayerUse(len(self.nodes), read[0], weight, bias, again, self.nodes))
         result = func(*args, **kwargs)
         # An assignment to a part of a tensor returns nothing, and changes its first argument.
@@ -269,8 +276,8 @@ class _Recorder(TorchFunctionMode):
         for tensor in made:
             origin, rows = None, None
             if features is not None and features[1].shape == tensor.shape:
-                origin, rows = features[0], _range(features[1])
-                axis = _varying_axis(features[1])
+                origin, rows = features[0], range_of(features[1])
+                axis = varying_axis(features[1])
                 self._features[tensor] = features
             elif axis is None and read:
                 axis = self._inherited(tensor, read[0])
@@ -336,24 +343,6 @@ class _Recorder(TorchFunctionMode):
         return known[0], [each.long() for each in _tensors(result)]
 
 
-def _convolution(module: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda x, weight: module._conv_forward(x, weight, None)
-
-
-def _call_again(
-    func: Any, args: Any, kwargs: Any, read: Tensor, weight: Tensor, bias: Tensor | None
-) -> Callable[[Tensor, Tensor], Tensor]:
-    def again(x: Tensor, other: Tensor) -> Tensor:
-        swapped: dict[int, Tensor | None] = {id(read): x, id(weight): other}
-        if bias is not None:
-            swapped[id(bias)] = None if _plain_name(func).startswith("conv") else torch.zeros_like(bias)
-        new: Any = tree_map(lambda each: swapped.get(id(each), each), (args, kwargs))
-        result: Tensor = func(*new[0], **new[1])
-        return result
-
-    return again
-
-
 def _runs_in_one_piece(module: nn.Module) -> bool:
     if isinstance(module, WEIGHT_LAYERS):
         # A layer with modules of its own inside (an adapter, say) is more than a layer.
@@ -363,47 +352,3 @@ def _runs_in_one_piece(module: nn.Module) -> bool:
 
 def _tensors(values: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
-
-
-def moments(tensor: Tensor, axis: int | None) -> tuple[float, float, float, float]:
-    """Mean, second moment, fluctuation and inverse fluctuation; see `Node`."""
-    if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_sparse:
-        return math.nan, math.nan, math.nan, math.nan
-    values = tensor.detach().double()
-    others = [each for each in range(values.dim()) if each != axis]
-    if axis is None or not others:
-        mean, square = float(values.mean()), float(values.square().mean())
-        variance = max(square - mean**2, 0.0)
-        return mean, square, variance, 1.0 / max(variance, 1e-30)
-    means, squares = values.mean(others), values.square().mean(others)
-    mean, square = float(means.mean()), float(squares.mean())
-    variances = (squares - means.square()).clamp_min(0.0)
-    return mean, square, float(variances.mean()), float(variances.clamp_min(1e-30).reciprocal().mean())
-
-
-def _range(numbers: Tensor) -> tuple[int, int] | None:
-    """From the lowest to behind the highest, if none between is missing."""
-    counts = torch.bincount(numbers.flatten())
-    (present,) = counts.nonzero(as_tuple=True)
-    low, high = int(present[0]), int(present[-1]) + 1
-    return (low, high) if len(present) == high - low else None
-
-
-def _varying_axis(numbers: Tensor) -> int | None:
-    """The last axis along which the features change."""
-    for axis in reversed(range(numbers.dim())):
-        if numbers.shape[axis] > 1 and bool((numbers.narrow(axis, 0, 1) != numbers.narrow(axis, 1, 1)).any()):
-            return axis
-    return None
-
-
-_SAME = {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub"}
-
-
-def _plain_name(func: Any) -> str:
-    """add for add, add_, __add__, __iadd__ and __radd__; matmul for __matmul__."""
-    own = str(getattr(func, "__name__", func))
-    name = own.strip("_")
-    if own.startswith("__") and name[:1] in "ir" and name[1:] in ("add", "sub", "mul", "truediv", "matmul", "pow"):
-        name = name[1:]
-    return _SAME.get(name, name)
