@@ -332,8 +332,8 @@ replaced, *hush* the same model after `hush.init_`. Sparsity is aimed at ± 0.02
 1 ± 4 √(2/units) (*outside*: how many are not), the gradient at one decade over the depth. *No worse*: by each of the
 three hush is within its aim, or no worse than own; where own is ∞, that says little.
 
-These figures are in-sample: the share of a norm's shift (0, 0.5, 0.7 and 0.85 were tried behind BatchNorm, 0, 0.5 and 0.7
-behind GroupNorm) and the gain aimed at in blocks that end in an activation (1, 10^0.5 and 10^1.5 over all blocks) were
+These figures are in-sample: the share of a norm's shift (0, 0.5, 0.7 and 0.85 were tried behind BatchNorm, 0, 0.5 and
+0.7 behind GroupNorm) and the gain aimed at in blocks that end in an activation (1, 10^0.5 and 10^1.5 over all blocks) were
 chosen on these models, inputs and seeds. No other model or seed was held out.
 """
 
