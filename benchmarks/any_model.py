@@ -333,8 +333,8 @@ replaced, *hush* the same model after `hush.init_`. Sparsity is aimed at ± 0.02
 three hush is within its aim, or no worse than own; where own is ∞, that says little.
 
 These figures are in-sample: the share of a norm's shift (0, 0.5, 0.7 and 0.85 were tried behind BatchNorm, 0, 0.5 and
-0.7 behind GroupNorm) and the gain aimed at in blocks that end in an activation (1, 10^0.5 and 10^1.5 over all blocks) were
-chosen on these models, inputs and seeds. No other model or seed was held out.
+0.7 behind GroupNorm) and the gain aimed at in blocks that end in an activation (1, 10^0.5 and 10^1.5 over all blocks)
+were chosen on these models, inputs and seeds. No other model or seed was held out.
 """
 
 
