@@ -300,10 +300,28 @@ def main() -> None:
                     flush=True,
                 )
     if options.out:
-        with options.out.with_suffix(".csv").open("w", newline="") as file:
-            csv.writer(file).writerows([HEADER, *table])
-        lines = [f"| {' | '.join(row)} |" for row in (HEADER, ("---",) * len(HEADER), *table)]
-        options.out.with_suffix(".md").write_text(INTRODUCTION.format(seeds=options.seeds) + "\n".join(lines) + "\n")
+        write(table, options.out, options.seeds)
+
+
+def write(table: list[tuple[str, ...]], out: Path, seeds: int) -> None:
+    with out.with_suffix(".csv").open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER, *table])
+    lines = [f"| {' | '.join(row)} |" for row in (HEADER, ("---",) * len(HEADER), *table)]
+    missed = [f"- {row[0]} at {row[1]}: {', '.join(misses(row))}." for row in table if row[2] == "hush" and misses(row)]
+    tail = ["", "Where an aim is missed by `hush.init_`:", "", *missed] if missed else []
+    out.with_suffix(".md").write_text("\n".join([INTRODUCTION.format(seeds=seeds), *lines, *tail]) + "\n")
+
+
+def misses(row: tuple[str, ...]) -> list[str]:
+    """Which aims a row of the table misses, in words."""
+    found = []
+    if max(abs(float(cell)) for cell in row[3].split(" … ")) > 0.02:
+        found.append(f"sparsity {row[3]}")
+    if not row[5].startswith("0/"):
+        found.append(f"q outside its band in {row[5]} layers")
+    if row[6].startswith("∞") or float(row[6]) > 1.0:
+        found.append(f"gradient over {row[6]} decades")
+    return found
 
 
 INTRODUCTION = """# `hush.init_` on any model
@@ -312,8 +330,11 @@ INTRODUCTION = """# `hush.init_` on any model
 {seeds} seeds, worst of all; batch of 16, CReLU designs. *Own* is the model's own initialisation with its activations
 replaced, *hush* the same model after `hush.init_`. Sparsity is aimed at ± 0.02 of the design in every layer, q at
 1 ± 4 √(2/units) (*outside*: how many are not), the gradient at one decade over the depth. *No worse*: by each of the
-three hush is within its aim, or no worse than own.
+three hush is within its aim, or no worse than own; where own is ∞, that says little.
 
+These figures are in-sample: the share of a norm's shift (0, 0.5, 0.7 and 0.85 were tried behind BatchNorm, 0, 0.5 and
+0.7 behind GroupNorm) and the gain aimed at in blocks that end in an activation (1, 10^0.5 and 10^1.5 over all blocks)
+were chosen on these models, inputs and seeds. No other model or seed was held out.
 """
 
 
