@@ -1,22 +1,29 @@
 """torch: the sparse activations, ready-made networks, and initialisation on the Edge of Chaos."""
 
 from hush.nn import checkpoint, functional
-from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, from_design
+from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import cnn, mlp
 from hush.nn.recognise import Recognised, phi_of, recognise
+from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
+from hush.nn.swapping import swap_activations
 
 __all__ = [
     "CST",
     "CReLU",
     "Drawn",
     "FATReLU",
+    "FunctionUse",
     "InitReport",
+    "LeftActivation",
     "LeftAlone",
     "Recognised",
     "ShiftedReLU",
     "SoftThreshold",
+    "SwapReport",
+    "Swapped",
+    "act_layer",
     "checkpoint",
     "cnn",
     "from_design",
@@ -25,4 +32,5 @@ __all__ = [
     "mlp",
     "phi_of",
     "recognise",
+    "swap_activations",
 ]

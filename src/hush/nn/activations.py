@@ -2,11 +2,20 @@
 
 Each takes `inplace` because others hand it over (timm builds `act_layer(inplace=True)`), and ignores it: the backward
 needs the output alone, so overwriting the input would save nothing, and results are the same either way.
+
+τ and m are plain numbers, which compilers and exporters take as constants and the engine reads for free; a state_dict
+does not have them, for whoever builds the network knows its design. In other people's models, where each layer may have
+its own, `in_state_dict=True` adds them as one small float64 tensor, torch's own "extra state": so whatever saves and
+loads a state_dict (safetensors, `save_pretrained`) keeps them. What is found in a checkpoint is always taken, and what
+is missing there changes nothing.
 """
 
+import functools
 import math
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from hush.nn import functional
@@ -15,7 +24,7 @@ from hush.theory import ActivationEntry, entry_of
 if TYPE_CHECKING:
     from hush.theory import Design
 
-__all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "from_design"]
+__all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "act_layer", "from_design"]
 
 
 class _Thresholded(nn.Module):
@@ -23,9 +32,12 @@ class _Thresholded(nn.Module):
 
     # Its name in the registry.
     activation: ClassVar[str]
+    # The attributes that its state holds, in order.
+    _values: ClassVar[tuple[str, ...]] = ("threshold",)
 
-    def __init__(self, threshold: float, *, inplace: bool = False) -> None:
+    def __init__(self, threshold: float, *, inplace: bool = False, in_state_dict: bool = False) -> None:
         super().__init__()
+        self.in_state_dict = in_state_dict
         self.threshold = float(threshold)
         if not (math.isfinite(self.threshold) and self.threshold >= 0.0):
             raise ValueError(f"threshold must be finite and at least 0, got {threshold}.")
@@ -38,12 +50,55 @@ class _Thresholded(nn.Module):
     def extra_repr(self) -> str:
         return f"threshold={self.threshold:g}"
 
+    def get_extra_state(self) -> Tensor:
+        """τ, and m where there is one; NaN where somebody has made a tensor of it, which has an entry of its own."""
+        values = [getattr(self, name) for name in self._values]
+        plain = [math.nan if isinstance(value, Tensor) else float(value) for value in values]
+        return torch.tensor(plain, dtype=torch.float64, device="cpu")
+
+    def set_extra_state(self, state: Any) -> None:
+        if not isinstance(state, Tensor) or state.shape != (len(self._values),):
+            shape = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
+            names = " and ".join(self._values)
+            raise ValueError(f"the state of {type(self).__name__} is a tensor of {names}, got {shape}.")
+        for name, value in zip(self._values, state.tolist(), strict=True):
+            # What stays the same is not written: an accelerated model would prepare itself anew.
+            if not math.isnan(value) and value != getattr(self, name):
+                setattr(self, name, value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickles from before there was `in_state_dict` lack it.
+        super().__setstate__({"in_state_dict": False, **state})  # type: ignore[no-untyped-call]
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if not self.in_state_dict:
+            del destination[f"{prefix}_extra_state"]
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        # Weights that were saved without it, or with another activation in this place.
+        if f"{prefix}_extra_state" in missing:
+            missing.remove(f"{prefix}_extra_state")
+
+    @property
+    def _extra_state(self) -> None:
+        """Nothing; transformers assigns a tensor of no meaning here where a checkpoint lacks the state."""
+
+    @_extra_state.setter
+    def _extra_state(self, value: Any) -> None:
+        pass
+
 
 class _Clipped(_Thresholded):
     """And a clip m > 0, the most it gives out."""
 
-    def __init__(self, threshold: float, clip: float, *, inplace: bool = False) -> None:
-        super().__init__(threshold, inplace=inplace)
+    _values = ("threshold", "clip")
+
+    def __init__(self, threshold: float, clip: float, *, inplace: bool = False, in_state_dict: bool = False) -> None:
+        super().__init__(threshold, inplace=inplace, in_state_dict=in_state_dict)
         self.clip = float(clip)
         if not self.clip > 0.0:
             raise ValueError(f"clip must be positive, got {clip}.")
@@ -97,8 +152,11 @@ class FATReLU(_Thresholded):
         return functional.fatrelu(x, self.threshold)
 
 
-def from_design(design: "Design") -> nn.Module:
-    """The activation of a design, at its τ and m, as the module that its entry in the registry names."""
+def from_design(design: "Design", *, in_state_dict: bool = False) -> nn.Module:
+    """The activation of a design, at its τ and m, as the module that its entry in the registry names.
+
+    With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own.
+    """
     entry = entry_of(design.activation)
     kind = entry.module_class()
     if kind is None:
@@ -107,4 +165,22 @@ def from_design(design: "Design") -> nn.Module:
         raise ValueError(f"{design.activation} needs a clip, and this design has none.")
     values = {"threshold": design.threshold, "clip": design.clip}
     module: nn.Module = kind(**{name: values[name] for name in entry.parameters})
+    if isinstance(module, _Thresholded):
+        module.in_state_dict = in_state_dict
     return module
+
+
+def act_layer(design: "Design") -> Callable[..., nn.Module]:
+    """What makes the activation of a design anew at each call, as libraries take it that build their layers so.
+
+        timm.create_model("resnet18", act_layer=hush.nn.act_layer(design))
+
+    It takes `inplace` and ignores it. The thresholds and clips are part of the model's state_dict, as they are after
+    `swap_activations`.
+    """
+    from_design(design)  # a design without a module fails here, and not when a model is built
+    return functools.partial(_layer, design)
+
+
+def _layer(design: "Design", inplace: bool = False) -> nn.Module:
+    return from_design(design, in_state_dict=True)

@@ -144,6 +144,11 @@ def drops_gradient_at_zero(node: object) -> bool:
 def _apply(function: type[_Activation], x: Tensor, threshold: float, clip: float) -> Tensor:
     if x.dtype is not torch.float32:
         threshold, clip = _in_dtype(threshold, x.dtype), _in_dtype(clip, x.dtype)
+    if torch.compiler.is_exporting():
+        # A program for elsewhere gets torch's own operations with torch's own derivatives, which differ at the kinks
+        # alone. Strict export would put a function with a backward of its own under no_grad, and drop its gradient.
+        exported: Tensor = function.forward(_float(x), threshold, clip)
+        return exported
     eager = not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
     chosen = _EAGER[function] if eager else function
     out: Tensor = chosen.apply(_float(x), threshold, clip)

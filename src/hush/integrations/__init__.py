@@ -1,0 +1,1 @@
+"""hush inside other libraries: `hush.integrations.huggingface`. Each is imported by name."""
