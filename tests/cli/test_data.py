@@ -1,6 +1,7 @@
 """`hush data` as a user types it."""
 
 import json
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -28,12 +29,22 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def test_list(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "list") == 0
-    assert capsys.readouterr().out == (
-        f"mnist  tiny digits; 40 + 10 images, 1×4×4, 10 classes; 0 MB, not here yet\n\nThe cache is {cache}.\n"
-    )
+    mnist, text, _, where = capsys.readouterr().out.splitlines()
+    assert mnist == "mnist  tiny digits; 40 + 10 images, 1×4×4, 10 classes; 0 MB, not here yet"
+    assert text.startswith(f"text   documentation and standard library of Python {platform.python_version()}; ")
+    assert where == f"The cache is {cache}."
     assert run(monkeypatch, "list", "--json") == 0
-    (item,) = json.loads(capsys.readouterr().out)
+    item, text = json.loads(capsys.readouterr().out)
     assert (item["name"], item["train"], item["here"]) == ("mnist", 40, False)
+    assert (text["name"], text["python"]) == ("text", platform.python_version())
+
+
+def test_text_comes_with_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("fetch", "where"):
+        assert run(monkeypatch, verb, "text") == 0
+        assert capsys.readouterr().out.startswith("text comes with Python; there is nothing to fetch: ")
+        assert run(monkeypatch, verb, "text", "--json") == 0
+        assert json.loads(capsys.readouterr().out)["files"] > 100
 
 
 def test_fetch_then_where(

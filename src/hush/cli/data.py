@@ -8,10 +8,12 @@ import typer
 
 from hush.cli._output import print_rows
 from hush.data import CATALOGUE, Location, cache_directory, fetch, listing, where
+from hush.data.python_sources import TextDescription, describe_text, python_documents
 
 app = typer.Typer(invoke_without_command=True)
 
-_Name = Annotated[str, typer.Argument(help=f"One of {', '.join(CATALOGUE)}.", metavar="NAME")]
+_TEXT = "text"
+_Name = Annotated[str, typer.Argument(help=f"One of {', '.join((*CATALOGUE, _TEXT))}.", metavar="NAME")]
 _Directory = Annotated[
     Path | None, typer.Option(help="Your own copy: torchvision's layout, bare files or the archive.", metavar="DIR")
 ]
@@ -33,11 +35,12 @@ def list_command(as_json: _Json = False) -> None:
 
     hush data list
     """
-    listed = listing(CATALOGUE)
+    listed, text = listing(CATALOGUE), _text()
     if as_json:
-        typer.echo(json.dumps([item.to_dict() for item in listed], indent=2))
+        typer.echo(json.dumps([*(item.to_dict() for item in listed), text.to_dict()], indent=2))
     else:
-        print_rows([(item.name, str(item)) for item in listed], f"The cache is {cache_directory()}.")
+        rows = [*((item.name, str(item)) for item in listed), (_TEXT, str(text))]
+        print_rows(rows, f"The cache is {cache_directory()}.")
 
 
 @app.command("fetch")
@@ -50,6 +53,9 @@ def fetch_command(name: _Name, directory: _Directory = None, as_json: _Json = Fa
 
     hush data fetch cifar10 --directory ~/torchvision
     """
+    if name == _TEXT:
+        _print_text(as_json)
+        return
     location = fetch(name, directory=directory, catalogue=CATALOGUE)
     _print(location, f"{name} is in {location.directory} (from: {location.source}).", as_json)
 
@@ -62,8 +68,23 @@ def where_command(name: _Name, directory: _Directory = None, as_json: _Json = Fa
 
     hush data where mnist
     """
+    if name == _TEXT:
+        _print_text(as_json)
+        return
     location = where(name, directory=directory, catalogue=CATALOGUE)
     _print(location, str(location.directory), as_json)
+
+
+def _text() -> TextDescription:
+    return describe_text(python_documents())
+
+
+def _print_text(as_json: bool) -> None:
+    text = _text()
+    if as_json:
+        typer.echo(json.dumps(text.to_dict(), indent=2))
+    else:
+        typer.echo(f"text comes with Python; there is nothing to fetch: {text}.")
 
 
 def _print(location: Location, sentence: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Data: digits, MNIST, Fashion-MNIST and CIFAR-10, verified whatever they come from, and usable offline.
+"""Data: digits, MNIST, Fashion-MNIST and CIFAR-10, verified whatever they come from; Python's own text; all offline.
 
 Every name is loaded when it is first used: `load` needs torch, and fetching needs more than looking a name up.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hush.data.splits import Split as Split
     from hush.data.splits import Splits as Splits
     from hush.data.splits import load as load
+    from hush.data.text import TextSplits as TextSplits
+    from hush.data.text import load_text as load_text
 
 __all__ = [
     "CATALOGUE",
@@ -28,10 +30,12 @@ __all__ = [
     "Location",
     "Split",
     "Splits",
+    "TextSplits",
     "cache_directory",
     "fetch",
     "listing",
     "load",
+    "load_text",
     "where",
 ]
 
@@ -44,10 +48,12 @@ _HOME = {
     "Location": "sources",
     "Split": "splits",
     "Splits": "splits",
+    "TextSplits": "text",
     "cache_directory": "cache",
     "fetch": "sources",
     "listing": "inventory",
     "load": "splits",
+    "load_text": "text",
     "where": "sources",
 }
 

@@ -166,6 +166,8 @@ def data_set(name: str, catalogue: Catalogue = CATALOGUE) -> DataSet:
     try:
         return catalogue[name]
     except KeyError:
+        if name == "text":
+            raise DataError("text is no set of images, and comes with Python: hush.data.load_text reads it.") from None
         raise DataError(f"there is no data set {name!r}: take one of {', '.join(catalogue)}.") from None
 
 

@@ -22,7 +22,7 @@ __all__ = ["Split", "Splits", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images, float32 (N, C·H·W) or (N, C, H, W), and labels, int64 (N,)."""
+    """Images, float32 (N, C·H·W) or (N, C, H, W), and labels, int64 (N,); of a text, bytes and those that follow."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -31,7 +31,8 @@ class Split:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        return f"Split({len(self)} images of shape {tuple(self.images.shape[1:])})"
+        kind = "images" if self.images.is_floating_point() else "windows"
+        return f"Split({len(self)} {kind} of shape {tuple(self.images.shape[1:])})"
 
 
 @dataclass(frozen=True, eq=False)

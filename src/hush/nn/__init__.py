@@ -4,13 +4,14 @@ from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
-from hush.nn.models import cnn, mlp
+from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, draw_by_role_, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.nn.swapping import swap_activations
 
 __all__ = [
     "CST",
+    "GPT",
     "CReLU",
     "Drawn",
     "FATReLU",
@@ -19,6 +20,8 @@ __all__ = [
     "LeftActivation",
     "LeftAlone",
     "Recognised",
+    "ResNet",
+    "ResidualMLP",
     "ShiftedReLU",
     "SoftThreshold",
     "SwapReport",
@@ -26,11 +29,15 @@ __all__ = [
     "act_layer",
     "checkpoint",
     "cnn",
+    "draw_by_role_",
     "from_design",
     "functional",
+    "gpt",
     "init_",
     "mlp",
     "phi_of",
     "recognise",
+    "residual_mlp",
+    "resnet",
     "swap_activations",
 ]

@@ -10,6 +10,7 @@ from typing import Literal
 from torch import nn
 
 from hush.nn.activations import from_design
+from hush.nn.models.pieces import check_sizes, size_of
 from hush.theory import Design
 
 __all__ = ["cnn", "mlp"]
@@ -27,8 +28,8 @@ def mlp(
         width: by default that of the design.
         depth: likewise.
     """
-    width, depth = _size("width", width, design.width), _size("depth", depth, design.depth)
-    _at_least_one(in_features=in_features, out_features=out_features)
+    width, depth = size_of("width", width, design.width), size_of("depth", depth, design.depth)
+    check_sizes(in_features=in_features, out_features=out_features)
     modules: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     for layer in range(1, depth + 1):
         modules[f"layer{layer}"] = nn.Linear(in_features if layer == 1 else width, width)
@@ -63,8 +64,8 @@ def cnn(
         pool: "average" takes the mean over positions before the head; "none" feeds all of them to it.
         positions: with pool="none", how many positions an input has (height × width).
     """
-    channels, depth = _size("channels", channels, design.width), _size("depth", depth, design.depth)
-    _at_least_one(in_channels=in_channels, out_features=out_features)
+    channels, depth = size_of("channels", channels, design.width), size_of("depth", depth, design.depth)
+    check_sizes(in_channels=in_channels, out_features=out_features)
     if kernel < 1 or kernel % 2 == 0:
         raise ValueError(f"kernel must be odd, so that padding keeps the size, got {kernel}.")
     if dims not in (1, 2):
@@ -87,17 +88,3 @@ def cnn(
     modules["flatten"] = nn.Flatten()
     modules["head"] = nn.Linear(channels * (positions or 1), out_features)
     return nn.Sequential(modules)
-
-
-def _size(name: str, given: int | None, designed: int | None) -> int:
-    size = designed if given is None else given
-    if size is None:
-        raise ValueError(f"{name} is missing: give it here, or width and depth to hush.design.")
-    _at_least_one(**{name: size})
-    return size
-
-
-def _at_least_one(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}.")
