@@ -2,6 +2,7 @@
 
 from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
+from hush.nn.holding import HeldLayer, Hold, HoldReport, Ramp, hold, ramp
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, draw_by_role_, gpt, mlp, residual_mlp, resnet
@@ -16,9 +17,13 @@ __all__ = [
     "Drawn",
     "FATReLU",
     "FunctionUse",
+    "HeldLayer",
+    "Hold",
+    "HoldReport",
     "InitReport",
     "LeftActivation",
     "LeftAlone",
+    "Ramp",
     "Recognised",
     "ResNet",
     "ResidualMLP",
@@ -33,9 +38,11 @@ __all__ = [
     "from_design",
     "functional",
     "gpt",
+    "hold",
     "init_",
     "mlp",
     "phi_of",
+    "ramp",
     "recognise",
     "residual_mlp",
     "resnet",
