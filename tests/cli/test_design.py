@@ -62,3 +62,33 @@ def test_version_and_help() -> None:
         result = run(*arguments)
         assert result.returncode == 0
         assert "hush design crelu --sparsity 0.85 --width 300 --depth 100" in result.stdout
+
+
+def test_a_feedforward_block() -> None:
+    arguments = ["--sparsity", "0.95", "--width", "64", "--depth", "10", "--block", "feedforward", "--norm", "rms"]
+    result = run("design", "crelu", *arguments, "--branch-scale", "1/depth", "--hidden", "96", "--json")
+    expected = hush.design(
+        "crelu", 0.95, width=64, depth=10, block="feedforward", norm="rms", branch_scale="1/depth", hidden=96
+    )
+    assert hush.Design.from_json(result.stdout) == expected
+    assert expected.branch_scale == 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["crelu", "--block", "blob"], "block must be one of chain, residual, feedforward, gated, got 'blob'"),
+        (
+            ["crelu", "--block", "gated", "--sparsity", "0.9", "--branch-scale", "x"],
+            "branch_scale must be a number or one",
+        ),
+        (
+            ["crelu", "--sparsity", "0.9", "--clip", "1", "--norm", "rms"],
+            "norm = 'rms' is for blocks on a residual stream",
+        ),
+    ],
+)
+def test_refused_blocks_are_sentences(arguments: list[str], said: str) -> None:
+    result = run("design", *arguments)
+    assert result.returncode != 0
+    assert said in " ".join(result.stderr.split())

@@ -51,7 +51,7 @@ def in_process(
         (["--lr", "nan"], "lr must be positive and finite, got nan."),
         (["--lr", "quick"], "Invalid value for '--lr'"),
         (["--epochs", "0"], "epochs must be a whole number of at least 1, got 0."),
-        (["--data", "imagenet"], "data must be one of digits, mnist, fashion_mnist, cifar10, got 'imagenet'."),
+        (["--data", "imagenet"], "data must be one of digits, mnist, fashion_mnist, cifar10, text, got 'imagenet'."),
         (["--threads", "0"], "Invalid value for '--threads'"),
         (["--seed", "99999999999999999999"], "seed must be at most"),
         (["--optimiser", "sgd"], "No such option"),

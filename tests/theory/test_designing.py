@@ -115,7 +115,8 @@ def test_it_prints_as_a_table_with_the_verdict() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"activation": "gelu"}, "unknown activation 'gelu'; hush designs shifted_relu, soft_threshold, crelu, cst"),
+        ({"activation": "mish"}, "unknown activation 'mish'; hush designs shifted_relu, soft_threshold, crelu, cst"),
+        ({"activation": "gelu"}, "gelu has no threshold to choose, its share of zeros is 0; leave the sparsity out"),
         ({}, "crelu needs a clip: give width and depth to have it chosen, or v_prime, or clip"),
         ({"clip": 1.0, "v_prime": 0.5}, "v_prime = 0.5 and clip = 1.0 contradict each other"),
         ({"width": 300}, "width and depth go together, got width = 300 and depth = None"),

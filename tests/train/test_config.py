@@ -29,7 +29,14 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         names.add(dataclasses.replace(base, **cleared, **{field: 0.9}).name)
     assert len(names | {base.name}) == len(other) + 4
     assert dataclasses.replace(base, accelerator="cpu", strategy="ddp_spawn").name == base.name
-    untested = {f.name for f in dataclasses.fields(TrainConfig)} - set(other)
+    residual = TrainConfig(arch="residual_mlp", depth=2, width=16)
+    of_residual = {"hidden": 8, "norm": "layer", "branch_scale": "0.5"}
+    text = TrainConfig(arch="gpt", depth=2, width=16)
+    of_text = {"heads": 2, "gated": True, "context": 64, "steps_per_epoch": 50}
+    for start, fields in ((residual, of_residual), (text, of_text)):
+        found = {dataclasses.replace(start, **{field: value}).name for field, value in fields.items()}
+        assert len(found | {start.name}) == len(fields) + 1
+    untested = {f.name for f in dataclasses.fields(TrainConfig)} - set(other) - set(of_residual) - set(of_text)
     assert untested == {"restarts", "threshold", "clip", "accelerator", "strategy", "seed"}
 
 
@@ -43,7 +50,7 @@ def test_threshold_stands_for_its_sparsity() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, got 'imagenet'"),
+        ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, text, got 'imagenet'"),
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
         ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
         ({"restarts": -1, "schedule": "cosine"}, "restarts must be a whole number of at least 0, got -1"),

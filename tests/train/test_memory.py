@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from hush.train import RunError, TrainConfig
-from hush.train.memory import check_memory, count_parameters, needed_bytes
-from hush.train.task import build
+from hush.train.memory import check_memory, needed_bytes
+from hush.train.network import build
+from hush.train.network_size import count_parameters
 
 
 @pytest.mark.parametrize(
@@ -14,9 +15,15 @@ from hush.train.task import build
         (TrainConfig(depth=3, width=20, v_prime=0.7), (1, 8, 8)),
         (TrainConfig(depth=2, width=7, v_prime=0.7, shrink=2), (1, 4, 4)),
         (TrainConfig(depth=3, width=6, v_prime=0.7, arch="cnn"), (1, 8, 8)),
+        (TrainConfig(depth=3, width=6, arch="residual_mlp", branch_scale="learned"), (1, 8, 8)),
+        (TrainConfig(depth=2, width=6, arch="residual_mlp", norm="layer", hidden=11), (1, 8, 8)),
+        (TrainConfig(depth=6, width=4, arch="resnet", branch_scale="learned"), (1, 8, 8)),
+        (TrainConfig(depth=3, width=4, arch="resnet", norm="none", activation="relu"), (1, 8, 8)),
+        (TrainConfig(depth=2, width=8, arch="gpt", branch_scale="learned", context=5, norm="layer"), (5,)),
+        (TrainConfig(depth=2, width=8, arch="gpt", gated=True, hidden=20, activation="gelu"), (128,)),
     ],
 )
-def test_the_count_is_that_of_the_network(config: TrainConfig, shape: tuple[int, int, int]) -> None:
+def test_the_count_is_that_of_the_network(config: TrainConfig, shape: tuple[int, ...]) -> None:
     assert count_parameters(config) == sum(p.numel() for p in build(config, shape, 10).parameters())
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hush.train.outcome import Outcome, judge_run
+from hush.train.outcome import Outcome, judge_run, judge_text_run
 
 LN10 = math.log(10)
 
@@ -31,3 +31,23 @@ def test_outcomes(accuracy: float, losses: list[float], more: dict, outcome: Out
     assert found == outcome
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(sentence)
+
+
+@pytest.mark.parametrize(
+    ("loss", "losses", "more", "outcome"),
+    [
+        (2.0, [3.0, 2.0], {}, Outcome.TRAINED),
+        (2.8, [3.0, 2.8], {}, Outcome.NOT_YET),
+        (3.4, [5.0, 4.0, 3.4], {}, Outcome.NOT_YET),
+        (3.4, [3.4, 3.4, 3.4], {}, Outcome.FAILED),
+        (2.8, [3.0, 2.8], {"gave_up": True}, Outcome.FAILED),
+        (2.0, [3.0, 2.0], {"diverged": True}, Outcome.DIVERGED),
+        (float("nan"), [3.0, 3.0], {}, Outcome.FAILED),
+    ],
+)
+def test_a_text_is_judged_by_what_counting_tells(
+    loss: float, losses: list[float], more: dict, outcome: Outcome
+) -> None:
+    found, why = judge_text_run(loss, 3.1, 2.4, losses, **more)
+    assert found == outcome
+    assert why

@@ -8,7 +8,8 @@ from torch import nn
 pytest.importorskip("lightning")
 
 from hush.train import TrainConfig
-from hush.train.task import Task, build, clip_layers_
+from hush.train.network import build
+from hush.train.task import Task, clip_layers_
 
 
 def _with_gradients(scale: float) -> nn.Module:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hush.train.config import FITTED, TrainConfig
+from hush.train.config import FILLED_IN, TrainConfig
 from hush.train.memory import check_memory
-from hush.train.recipe import expectation, steps_of_an_epoch
+from hush.train.recipe import expectation
 from hush.train.result import Run, finished_run
 
 _DEEP = 50  # layers from which on it is said beforehand what a run will take
@@ -39,6 +39,14 @@ def train_command(
     hush train --activation shifted_relu --sparsity 0.85 --epochs 2
 
     hush train --data mnist --devices 2 --strategy ddp
+
+    hush train --arch residual_mlp --sparsity 0.95 --blocks 30
+
+    hush train --arch residual_mlp --activation relu --blocks 30 --hidden 600
+
+    hush train --arch resnet --data mnist --blocks 9 --width 16
+
+    hush train --arch gpt --sparsity 0.95 --depth 4 --width 192 --epochs 4
     """
     config = TrainConfig(**fields)
     # Neither torch nor the data are needed to see that there is nothing left to do.
@@ -84,12 +92,12 @@ def _train(
 def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     """The verdict, what the recipe chose, and for deep networks what the run will take."""
     say(f"Before training: {config.design().verdict}")
-    steps = steps_of_an_epoch(config.data, config.batch, config.validation, config.subset, config.devices)
+    steps = config.steps_of_an_epoch()
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
         f"batch {config.batch}, {config.epochs} epochs of {steps} steps."
     )
-    if config.depth >= _DEEP:
+    if config.depth >= _DEEP and not config.architecture.residual:
         say(f"{config.depth} layers take long: {config.epochs * steps:,} steps. The first of them will tell how long.")
         say(expectation(config.data, config.arch, config.depth))
 
@@ -110,8 +118,9 @@ def _with_config_options(command: Any) -> None:
     options = []
     for field in dataclasses.fields(TrainConfig):
         flag = f"--{field.name.replace('_', '-')}"
-        hint: Any = hints[field.name] | None if field.name in FITTED else hints[field.name]
-        kind: Any = Annotated[hint, typer.Option(flag, help=field.metadata["help"])]
+        hint: Any = hints[field.name] | None if field.name in FILLED_IN else hints[field.name]
+        flags = (flag, "--blocks") if field.name == "depth" else (flag,)
+        kind: Any = Annotated[hint, typer.Option(*flags, help=field.metadata["help"])]
         keyword = inspect.Parameter.KEYWORD_ONLY
         options.append(inspect.Parameter(field.name, keyword, default=field.default, annotation=kind))
     parameters = [*options, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.data.errors import DataError
 from hush.data.python_sources import TextDescription, describe_text, python_documents, split_of
 from hush.data.splits import Split
 
-__all__ = ["TextSplits", "load_text", "spread_windows", "windows_at"]
+__all__ = ["TextSplits", "byte_entropies", "load_text", "spread_windows", "windows_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,3 +56,16 @@ def windows_at(text: Tensor, starts: Tensor, context: int) -> Split:
     """The windows that begin at `starts`: bytes (N, context) and those that follow them (N, context), int64."""
     windows = text[starts[:, None] + torch.arange(context + 1)].long()
     return Split(windows[:, :-1], windows[:, 1:])
+
+
+def byte_entropies(text: Tensor) -> tuple[float, float, float]:
+    """What counting tells of a text: the entropy of a byte, that of a byte given the one before it (both in nats), and
+    the share of the most frequent byte."""
+    pairs = np.bincount(text[:-1].numpy().astype(np.int64) * 256 + text[1:].numpy(), minlength=65536).reshape(256, 256)
+    joint = pairs / pairs.sum()
+    first, second = joint.sum(1), joint.sum(0)
+    return _entropy(second), _entropy(joint.ravel()) - _entropy(first), float(second.max())
+
+
+def _entropy(shares: NDArray[np.float64]) -> float:
+    return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())

@@ -7,10 +7,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hush.data import load
+from hush.data import load, load_text
+from hush.data.text import spread_windows
 from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.diagnosis import Diagnosis
-from hush.nn import checkpoint, cnn, init_, mlp
+from hush.nn import GPT, ResidualMLP, ResNet, checkpoint, cnn, init_, mlp
 from hush.nn.weights import Weights
 from hush.theory import design as make_design
 
@@ -39,10 +40,21 @@ def diagnose_new(
 
 
 def diagnose_checkpoint(path: str | Path, inputs: int) -> Diagnosis:
-    """Diagnose a saved network on the digits. Its weights speak for themselves: the theory takes σ_w, σ_b from them."""
+    """Diagnose a saved network on the digits, a gpt on Python's text.
+
+    Its weights speak for themselves: the theory takes σ_w, σ_b from them.
+    """
     model, design = checkpoint.load(path)
+    if isinstance(model, GPT):
+        windows = spread_windows(load_text().train, model.context, inputs)
+        return diagnose_model(model, windows.images, windows.labels, loss=_loss_of_bytes)
     x, labels = _digits(inputs, design.input_variance)
     return diagnose_model(model, _shaped(x, model), labels)
+
+
+def _loss_of_bytes(outputs: Any, targets: Tensor | None) -> Tensor:
+    assert targets is not None
+    return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="sum")
 
 
 def _check_memory(width: int, depth: int, kernel: int) -> None:
@@ -64,9 +76,9 @@ def _digits(count: int, variance: float) -> tuple[Tensor, Tensor]:
     return split.images[:count], split.labels[:count]
 
 
-def _shaped(x: Tensor, model: nn.Sequential) -> Tensor:
+def _shaped(x: Tensor, model: nn.Module) -> Tensor:
     """The digits as the network's first layer reads them."""
-    first = model.layer1
+    first = model.stem if isinstance(model, (ResidualMLP, ResNet)) else model.layer1
     if isinstance(first, nn.Linear) and first.in_features == _PIXELS:
         return x
     if isinstance(first, nn.Conv2d) and first.in_channels == 1:

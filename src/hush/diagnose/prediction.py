@@ -78,7 +78,7 @@ def _chain(hooks: ActivationHooks, inner: list[nn.Module], design: Design | None
     # The gradient's norm is a sum over the positions of a feature map, which makes it steadier the more there are.
     positions = min(reading.positions for reading in hooks.readings)
     if design is not None:
-        return replace(design.block(), positions=positions)
+        return replace(design.chain(), positions=positions)
     phi = hooks.readings[0].phi
     assert phi is not None  # _obstacle said so
     # The median, so that a single odd layer shows as odd instead of shifting what is expected of all.

@@ -13,13 +13,14 @@ is missing there changes nothing. While `hush.hold` moves a threshold, the state
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from hush.nn import functional, moving_thresholds
 from hush.theory import ActivationEntry, entry_of
+from hush.theory.activations.registry import resolve
 
 if TYPE_CHECKING:
     from hush.nn.holding.gauges import Gauge
@@ -174,12 +175,15 @@ class FATReLU(Thresholded):
 
 
 def from_design(design: "Design", *, in_state_dict: bool = False) -> nn.Module:
-    """The activation of a design, at its τ and m, as the module that its entry in the registry names.
+    """The activation of a design, at its τ and m, as the module that its entry in the registry names: hush's own, or
+    torch's for those that have nothing to choose (ReLU, GELU, SiLU, tanh).
 
     With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own.
     """
     entry = entry_of(design.activation)
     kind = entry.module_class()
+    if kind is None and entry.torch_twins and not entry.parameters:
+        return cast("type[nn.Module]", resolve(entry.torch_twins[0].module))()
     if kind is None:
         raise ValueError(f"{design.activation} has no torch module; name one in its entry of the registry.")
     if entry.clipped and design.clip is None:

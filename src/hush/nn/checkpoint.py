@@ -2,25 +2,33 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from hush.nn.models import cnn, mlp
+from hush.nn.models import cnn, gpt, mlp, residual_mlp, resnet
+from hush.nn.models.description import describe_network
 from hush.theory import Design
 
 __all__ = ["load", "save"]
 
-_BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
+# Each with the name of the argument that takes the activation.
+_BUILDERS: dict[str, tuple[Callable[..., nn.Module], str]] = {
+    "mlp": (mlp, "design"),
+    "cnn": (cnn, "design"),
+    "residual_mlp": (residual_mlp, "activation"),
+    "resnet": (resnet, "activation"),
+    "gpt": (gpt, "activation"),
+}
 
 
-def save(model: nn.Sequential, design: Design, path: str | Path) -> None:
-    """Write a network made by `hush.nn.mlp` or `hush.nn.cnn` with its design, for `load` and `hush diagnose`."""
-    torch.save({"design": design.to_json(), "network": _network(model), "state_dict": model.state_dict()}, path)
+def save(model: nn.Module, design: Design, path: str | Path) -> None:
+    """Write a network that a function of `hush.nn` made with its design, for `load` and `hush diagnose`."""
+    saved = {"design": design.to_json(), "network": describe_network(model), "state_dict": model.state_dict()}
+    torch.save(saved, path)
 
 
-def load(path: str | Path) -> tuple[nn.Sequential, Design]:
+def load(path: str | Path) -> tuple[nn.Module, Design]:
     """The network and the design that `save` wrote. A run directory stands for the file `checkpoint` in it.
 
     Raises:
@@ -46,7 +54,8 @@ def load(path: str | Path) -> tuple[nn.Sequential, Design]:
     sizes = {name: value for name, value in arguments.items() if name != "kind"}
     try:
         design = Design.from_json(saved["design"])
-        model = _BUILDERS[arguments["kind"]](design=design, **sizes)
+        builder, takes = _BUILDERS[arguments["kind"]]
+        model = builder(**{takes: design}, **sizes)
         model.load_state_dict(saved["state_dict"])
     except (AttributeError, KeyError, TypeError, RuntimeError, ValueError) as error:
         # torch lists every missing and superfluous weight, line by line; how it begins is enough.
@@ -56,28 +65,3 @@ def load(path: str | Path) -> tuple[nn.Sequential, Design]:
 
 def _not_ours(file: Path, reason: str) -> ValueError:
     return ValueError(f"{file} is not a checkpoint that hush.nn.checkpoint.save wrote: {reason}.")
-
-
-def _network(model: nn.Sequential) -> dict[str, Any]:
-    """The arguments that build this network again, read off its layers."""
-    names = [name for name, _ in model.named_children()]
-    first, head = getattr(model, "layer1", None), getattr(model, "head", None)
-    depth = sum(name.startswith("layer") for name in names)
-    if not isinstance(first, (nn.Linear, nn.Conv1d, nn.Conv2d)) or not isinstance(head, nn.Linear):
-        raise ValueError("only networks made by hush.nn.mlp or hush.nn.cnn can be saved so; keep others by state_dict.")
-    if isinstance(first, nn.Linear):
-        sizes = {"in_features": first.in_features, "out_features": head.out_features, "width": first.out_features}
-        return {"kind": "mlp", "depth": depth, **sizes}
-    pooled = "pool" in names
-    return {
-        "kind": "cnn",
-        "depth": depth,
-        "in_channels": first.in_channels,
-        "out_features": head.out_features,
-        "channels": first.out_channels,
-        "kernel": first.kernel_size[0],
-        "dims": len(first.kernel_size),
-        "padding": first.padding_mode,
-        "pool": "average" if pooled else "none",
-        "positions": None if pooled else head.in_features // first.out_channels,
-    }

@@ -78,7 +78,7 @@ def init_(
             f"no tensor that could be followed back to one; use output='edge'."
         )
     taken_for = _structure(model, flow, told=structure == "chain")
-    plans = list(plan_layers(layers, flow, design.block(), weights, output))
+    plans = list(plan_layers(layers, flow, design.chain(), weights, output))
     drawn, skipped = draw_(model, plans, generator)
     scales = {}
     if batch is not None:

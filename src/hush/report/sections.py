@@ -10,7 +10,7 @@ from hush.report.run_origin import describe_origins, origin_of_run
 from hush.theory import Design
 
 if TYPE_CHECKING:
-    from hush.train import Run
+    from hush.train import Result, Run
 
 __all__ = ["of_designs", "of_runs", "summary"]
 
@@ -71,15 +71,21 @@ def _comparison(runs: Sequence["Run"]) -> Html:
     for run in runs:
         plan, result = run.config.design(), run.result
         clip = "none" if plan.clip is None else f"{plan.clip:.3g}"
-        row = [short_name(run), f"{plan.sparsity:g}", clip, f"{plan.v_prime:.2f}"]
+        slope = "" if run.config.architecture.residual else f"{plan.v_prime:.2f}"
+        row = [short_name(run), f"{plan.sparsity:g}", clip, slope]
         if result is None:
             done = len(run.metrics["epoch"])
             row += ["not finished", "", "", f"{done} of {run.config.epochs}", "", _prediction(plan.trains)]
         else:
-            row += [result.outcome, f"{result.test_accuracy:.3f}", f"{result.sparsity:.3f}", f"{result.epochs}"]
+            row += [result.outcome, _score(result), f"{result.sparsity:.3f}", f"{result.epochs}"]
             row += [f"{result.seconds:.0f}", _prediction(result.predicted_trains)]
         rows.append(row)
     return table(columns, rows)
+
+
+def _score(result: "Result") -> str:
+    """The accuracy, or of a text the loss with its unit."""
+    return result.score.removeprefix("test loss ") if result.per_byte else f"{result.test_accuracy:.3f}"
 
 
 def _prediction(trains: bool | None) -> str:
@@ -89,11 +95,12 @@ def _prediction(trains: bool | None) -> str:
 def _curves(runs: Sequence["Run"], names: Sequence[str]) -> Html:
     from hush.report import charts
 
+    accuracy = "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
+    # Of a text the loss is what counts.
+    text = "validation_loss", "validation loss", "Loss on the held-out files, in nats per byte.", False
     shown = (
         charts.Curve("losses", "step", "loss", "training loss", "Training loss; a run ends where it is not finite."),
-        charts.Curve(
-            "metrics", "epoch", "validation_accuracy", "validation accuracy", "Accuracy on the held-out images.", True
-        ),
+        charts.Curve("metrics", "epoch", *(text if all(run.config.data == "text" for run in runs) else accuracy)),
         charts.Curve("metrics", "epoch", "sparsity", "sparsity", "Share of hidden units that are exactly zero.", True),
     )
     pictures = []
@@ -110,8 +117,8 @@ def _one(run: "Run", *, alone: bool) -> list[Html]:
     parts = []
     if not alone:
         parts = [heading(3, short_name(run)), verdict(_ended(run), _went_well(run))]
-    plan = run.config.design()
-    parts.append(paragraph(f"Predicted before training: {run.result.predicted if run.result else plan.verdict}"))
+    predicted = run.result.predicted if run.result else run.config.design().verdict
+    parts.append(paragraph(f"Predicted before training: {predicted}"))
     norms = "Norm of the gradient at every layer over training; white: zero or not finite."
     shown = (
         charts.HeatMap("sparsity", "sparsity", "Sparsity of every layer over training."),

@@ -19,7 +19,7 @@ from hush.data import load
 from hush.diagnose import diagnose_model
 from hush.report import report
 from hush.train import Run, TrainConfig, train
-from hush.train.task import build
+from hush.train.network import build
 
 __all__ = ["CONFIGS", "Demo", "DemoRow", "run_demo"]
 

@@ -111,7 +111,8 @@ def _check_data(todo: list[TrainConfig], data_dir: str | Path | None) -> None:
     """Fetch what is missing once, before many processes ask for it, and fail once if it cannot be had."""
     from hush.data import DataError, fetch, where
 
-    for name in dict.fromkeys(config.data for config in todo):
+    # The text comes with Python.
+    for name in dict.fromkeys(config.data for config in todo if config.data != "text"):
         try:
             where(name, directory=data_dir)
         except DataError:

@@ -31,7 +31,15 @@ from hush.theory.activations import (
     tanh,
     unregister,
 )
-from hush.theory.block import Block, Chain, LayerNoise
+from hush.theory.block import (
+    BRANCH_SCALES,
+    Block,
+    Chain,
+    FeedForward,
+    LayerNoise,
+    Residual,
+    resolve_branch_scale,
+)
 from hush.theory.chain_summary import FiniteWidth, finite_width
 from hush.theory.clip_slope import clip_from_slope, slope_and_curvature_of_clip
 from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
@@ -67,6 +75,7 @@ from hush.theory.verdict import Odds
 
 __all__ = [
     "ACTIVATIONS",
+    "BRANCH_SCALES",
     "CLIPPED",
     "IMAGE_NORMS",
     "Activation",
@@ -76,6 +85,7 @@ __all__ = [
     "Block",
     "Chain",
     "Design",
+    "FeedForward",
     "FiniteWidth",
     "FixedPoint",
     "FixedPoints",
@@ -88,6 +98,7 @@ __all__ = [
     "Phase",
     "PiecewiseLinear",
     "Regime",
+    "Residual",
     "Smooth",
     "Stability",
     "TorchTwin",
@@ -127,6 +138,7 @@ __all__ = [
     "propagate_covariance",
     "register",
     "relu",
+    "resolve_branch_scale",
     "shifted_relu",
     "silu",
     "slope_and_curvature_of_clip",

@@ -10,15 +10,20 @@ time is memory, not arithmetic. The tests keep the plain form as its oracle.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 
 from hush.theory._arrays import Array
 from hush.theory._checks import check_samples, check_size, check_variance
+from hush.theory._normal import ndtri
 from hush.theory.block.protocol import Block
+from hush.theory.block.residual import Residual
 from hush.theory.chain_draws import REACH, Draws, Single, draw
 from hush.theory.input_norms import InputNorms
+from hush.theory.unit_run import run_units, unit_samples
 
 __all__ = ["SAMPLES", "largest_gains", "run_chains"]
 
@@ -38,12 +43,17 @@ def run_chains(
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples).
 
-    Both are read-only.
+    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks whose units stay those of
+    the stream are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
     """
     check_variance("q_start", q_start)
     check_size(width, depth)
     check_samples(samples, depth)
+    if block.keeps_units:
+        return _read_only(*_run_units(cast(Residual, block), width, depth, q_start, norms, samples, seed))
     draws = draw(depth, samples, seed, norms)
+    if block.keeps_stream:
+        draws = _as_measured(draws, width, seed)
     k, gains = np.empty((depth, samples)), np.empty((depth - 1, samples))
     k[0] = draws.inputs
     for layer, (following, gain) in enumerate(_layers(block, width, q_start, draws)):
@@ -52,8 +62,28 @@ def run_chains(
     # Gains add up from the last layer; np.cumsum along this axis takes many times as long.
     for layer in range(depth - 2, 0, -1):
         gains[layer - 1] += gains[layer]
+    return _read_only(k, gains)
+
+
+def _read_only(k: Array, gains: Array) -> tuple[Array, Array]:
     k.flags.writeable = gains.flags.writeable = False
     return k, gains
+
+
+def _run_units(
+    block: Residual, width: int, depth: int, q_start: float, norms: InputNorms, samples: int, seed: int
+) -> tuple[Array, Array]:
+    count = unit_samples(width, depth, samples)
+    # Evenly spread over the inputs' norms, for there may be few of them.
+    scores = ndtri((np.random.default_rng((seed, 2)).permutation(count) + 0.5) / count)
+    return run_units(block, width, depth, q_start * np.clip(norms.at(scores), 1.0 / REACH, REACH), seed)
+
+
+def _as_measured(draws: Draws, width: int, seed: int) -> Draws:
+    """The first stream as measured: the first layer draws N units of that variance, and the blocks carry those."""
+    measured = np.random.default_rng((seed, 2)).chisquare(width, draws.inputs.size) / width
+    inputs = np.clip(draws.inputs * measured, 1.0 / REACH, REACH).astype(np.float32)
+    return replace(draws, inputs=inputs, smallest=inputs.min(), largest=inputs.max())
 
 
 def largest_gains(block: Block, width: int, draws: Draws) -> Single:
@@ -101,7 +131,12 @@ def _layers(block: Block, width: int, q_start: float, draws: Draws) -> Iterator[
         ninth.take(index, out=rest, mode="clip")
         # The means are interpolated; of the noise the nearest entry, 2.5 % away at most, is as good.
         # Cornish–Fisher to third order, an average of N skewed terms: part·step + mean − skew + (spread + skew·z)·z.
-        np.multiply(part, step, out=k)
+        if block.keeps_stream:
+            # What is added to the stream is tabulated: over a cell of the table p itself bends, and the error would add
+            # up.
+            k += np.multiply(part, step, out=term)
+        else:
+            np.multiply(part, step, out=k)
         k += mean
         np.multiply(skew, z, out=term)
         term += spread
@@ -122,12 +157,15 @@ def _layers(block: Block, width: int, q_start: float, draws: Draws) -> Iterator[
 def _table(block: Block, width: int, unit: float, k: Array) -> Array:
     """The nine numbers `_layers` looks up, one row each, over k; variances in units of `unit`.
 
-    mean − skew of the next k, the step of that mean to the next entry, the deviation, and skew = deviation ×
-    skewness/6; log10 of the mean gain and its step; and with c a third of the gain's relative deviation: c split into
-    the part that the next k shares and the part that it does not, and 1 − c².
+    mean − skew of the next k (less k itself where the block carries its stream), the step of that mean to the next
+    entry, the deviation, and skew = deviation × skewness/6; log10 of the mean gain and its step; and with c a third of
+    the gain's relative deviation: c split into the part that the next k shares and the part that it does not, and 1 −
+    c².
     """
     noise = block.noise(width, k)
     mean, deviation = noise.mean / unit, noise.deviation / unit
+    if block.keeps_stream:
+        mean = mean - k / unit
     third = np.sqrt(np.minimum(noise.gain_variance, 4.0)) / 3.0
     skew = deviation * np.minimum(noise.skewness, 3.0) / 6.0
     return np.stack(

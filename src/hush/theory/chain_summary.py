@@ -1,6 +1,6 @@
 """How the variance and the gradient wander at width N and depth L, in quantiles by layer and odds: will it train?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class FiniteWidth:
         gain_quantiles: for each level the quantile of log10 |δ_l|²/|δ_L|² at layers 1 … depth; 0 at the last.
         gain_log10: quantiles of log10 of the end-to-end gain |δ_1|²/|δ_L|², by level.
         explode, vanish: the odds over initialisations and inputs.
+        stream_quantiles: for each level the quantile of |x|²/N entering blocks 1 … depth, where a stream is carried.
     """
 
     width: int
@@ -37,6 +38,7 @@ class FiniteWidth:
     gain_log10: dict[float, float]
     explode: float
     vanish: float
+    stream_quantiles: dict[float, tuple[float, ...]] | None = None
 
     @property
     def trains(self) -> bool:
@@ -66,18 +68,26 @@ def finite_width(
     check_size(width, depth)
     block = block_from(phi, sigma_w, sigma_b, positions)
     k, gains = run_chains(block, width, depth, q_start, norms, samples, seed)
-    return summarise(width, k, gains, seed)
+    if not block.keeps_stream:
+        return summarise(width, k, gains, seed)
+    # The stream is there as measured; what one measures of q has the noise of the units that draw it.
+    units = block.preactivation_units(width)
+    made = summarise(units, block.preactivation_variance(k), gains, seed)
+    return replace(made, width=width, stream_quantiles=_layer_quantiles(k.astype(np.float32)))
 
 
-def summarise(width: int, k: Array, gains: Array, seed: int = 0) -> FiniteWidth:
-    """The quantiles and odds of `run_chains`' (k, gains) at this width."""
+def summarise(width: int | None, k: Array, gains: Array, seed: int = 0) -> FiniteWidth:
+    """The quantiles and odds of `run_chains`' (k, gains) at this width; None where q is k, without sampling noise."""
     depth, samples = k.shape
     # Single precision sorts twice as fast; relative to the first q, whatever the unit, it does not overflow.
     unit = float(np.median(k[0]))
-    q = _layer_quantiles((k / unit).astype(np.float32) * sampling_noise(width, depth, samples, seed), unit)
+    relative = (k / unit).astype(np.float32)
+    if width is not None:
+        relative = relative * sampling_noise(width, depth, samples, seed)
+    q = _layer_quantiles(relative, unit)
     back = _layer_quantiles(np.vstack([gains, np.zeros(samples)]).astype(np.float32))
     outcome = judge_gains(gains)
-    return FiniteWidth(width, depth, q, back, outcome.gain_log10, outcome.explode, outcome.vanish)
+    return FiniteWidth(width or 0, depth, q, back, outcome.gain_log10, outcome.explode, outcome.vanish)
 
 
 def _layer_quantiles(values: NDArray[np.float32], unit: float = 1.0) -> dict[float, tuple[float, ...]]:

@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hush.theory.activations.protocol import Activation
-from hush.theory.activations.registry import activation
+from hush.theory.activations.registry import activation, entry_of
 from hush.theory.block.chain import Chain
+from hush.theory.block.feedforward import FeedForward
+from hush.theory.block.norm import Norm
+from hush.theory.block.residual import Residual
 from hush.theory.fixed_points import FixedPoint, Stability
 from hush.theory.training_rule import TRAINABLE_ODDS
 from hush.theory.verdict import Odds
@@ -24,6 +27,24 @@ _UNCLIPPED_INPUT = 0.75
 def input_variance(q_star: float, threshold: float, clip: float | None) -> float:
     """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
     return q_star * (_UNCLIPPED_INPUT if clip is None and threshold > 0.0 else 1.0)
+
+
+# The fields that a plain chain has nothing to say in.
+_OF_STREAMS = (
+    "block_name",
+    "norm",
+    "post_norm",
+    "branch_scale",
+    "branch_rule",
+    "hidden",
+    "expansion",
+    "sigma_in2",
+    "sigma_up2",
+    "sigma_out2",
+    "stream_start",
+    "stream_end",
+    "separation",
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +67,16 @@ class Design:
         fixed_points: every fixed point of V; where all q are fixed (ReLU), q* itself, neutral.
         width, depth, gain_log10, odds: None unless a width and depth were given.
         positions: 1 for an MLP, the size of the feature map for a CNN; the gains and odds are for that many.
+        block_name: "chain", or of a block on a residual stream "residual", "feedforward", "gated"; for those depth is
+            the number of blocks, σ_w² is σ_out², σ_b² is 0, χ₁, V′ and V″ are those of a block at the stream's start,
+            and there is no fixed point.
+        norm, post_norm: None, "rms" or "layer", in front of the branch or behind the sum.
+        branch_scale, branch_rule: β, and the rule it came from.
+        hidden: hidden units of a block with two matrices; None without a width.
+        sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that
+            reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
+        stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
+        separation: the median of D = (1 − ρ_L)(1 − s) of two typical inputs behind the last block.
     """
 
     activation: str
@@ -65,6 +96,19 @@ class Design:
     odds: Odds | None
     verdict: str
     positions: int = 1
+    block_name: str = "chain"
+    norm: Norm | None = None
+    post_norm: bool = False
+    branch_scale: float | None = None
+    branch_rule: str | None = None
+    hidden: int | None = None
+    expansion: float | None = None
+    sigma_in2: float | None = None
+    sigma_up2: float | None = None
+    sigma_out2: float | None = None
+    stream_start: float | None = None
+    stream_end: float | None = None
+    separation: float | None = None
 
     @property
     def sigma_w(self) -> float:
@@ -76,20 +120,64 @@ class Design:
 
     @property
     def input_variance(self) -> float:
-        """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
+        """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only; of a residual
+        stream, that of its start."""
+        if self.stream_start is not None:
+            return self.stream_start
         return input_variance(self.q_star, self.threshold, self.clip)
 
     @property
     def trains(self) -> bool | None:
         """Whether the calibrated rule lets it train; None without a width and depth."""
-        return None if self.odds is None else max(self.odds.explode, self.odds.vanish) <= TRAINABLE_ODDS
+        if self.odds is None:
+            return None
+        return max(self.odds.explode, self.odds.vanish, self.odds.indistinguishable) <= TRAINABLE_ODDS
+
+    @property
+    def keeps_sparsity(self) -> bool | None:
+        """Whether every layer starts at the design's sparsity; None without a width and depth."""
+        return None if self.odds is None else self.odds.sparsity_lost <= TRAINABLE_ODDS
 
     def phi(self) -> Activation:
         """The activation as the theory's value object."""
-        return activation(self.activation, self.threshold, self.clip)
+        entry = entry_of(self.activation)
+        return activation(self.activation, self.threshold, self.clip) if entry.designable else entry.construct()
 
-    def block(self) -> Chain:
-        """The chain that it designs, as the theory's object."""
+    def block(self) -> Chain | Residual | FeedForward:
+        """The block that it designs, as the theory's object."""
+        if self.block_name == "chain":
+            return self.chain()
+        # Every block with a stream has these.
+        assert self.branch_scale is not None
+        assert self.sigma_out2 is not None
+        out, beta = math.sqrt(self.sigma_out2), self.branch_scale
+        if self.block_name == "residual":
+            return Residual(self.phi(), out, 0.0, self.norm, beta, self.post_norm, self.positions)
+        assert self.sigma_in2 is not None
+        assert self.expansion is not None
+        up = None if self.sigma_up2 is None else math.sqrt(self.sigma_up2)
+        return FeedForward(
+            self.phi(),
+            math.sqrt(self.sigma_in2),
+            0.0,
+            out,
+            0.0,
+            self.norm,
+            beta,
+            self.expansion,
+            up,
+            self.post_norm,
+            self.positions,
+        )
+
+    def chain(self) -> Chain:
+        """The plain chain that it designs.
+
+        Raises:
+            ValueError: if it designs another block.
+        """
+        if self.block_name != "chain":
+            raise ValueError(f"this design is for {self.block_name} blocks, not for a plain chain of layers.")
         return Chain(self.phi(), self.sigma_w, self.sigma_b, self.positions)
 
     def module(self) -> "nn.Module":
@@ -99,7 +187,8 @@ class Design:
         return from_design(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; positions only where there are several."""
+        """Plain values, ready for JSON; positions only where there are several, and what concerns residual streams only
+        where there is one."""
         points = [
             {"q": p.value, "slope": p.slope, "curvature": p.curvature, "stability": p.stability.value}
             for p in self.fixed_points
@@ -107,6 +196,11 @@ class Design:
         values = {**asdict(self), "fixed_points": points}
         if self.positions == 1:
             del values["positions"]
+        if self.block_name == "chain":
+            for field in _OF_STREAMS:
+                del values[field]
+            if values["odds"] is not None:
+                values["odds"] = {"explode": self.odds.explode, "vanish": self.odds.vanish} if self.odds else None
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -133,6 +227,8 @@ class Design:
 
     def rows(self) -> list[tuple[str, str]]:
         """(name, value) pairs for a table."""
+        if self.block_name != "chain":
+            return rows_of_stream(self)
         rows = [
             ("activation", self.activation),
             ("sparsity s", f"{self.sparsity:g}"),
@@ -162,3 +258,37 @@ class Design:
         left = max(len(name) for name, _ in rows)
         lines = [f"{name:<{left}}  {value}" for name, value in rows]
         return "\n".join([*lines, "", self.verdict])
+
+
+def rows_of_stream(design: Design) -> list[tuple[str, str]]:
+    """The rows of a design for blocks on a residual stream."""
+    place = "none" if design.norm is None else f"{design.norm}, {'behind the sum' if design.post_norm else 'in front'}"
+    sigmas = (("σ_in²", design.sigma_in2), ("σ_up²", design.sigma_up2), ("σ_out²", design.sigma_out2))
+    rule = f" ({design.branch_rule})" if design.branch_rule else ""
+    rows = [
+        ("block", design.block_name),
+        ("norm", place),
+        ("activation", design.activation),
+        ("sparsity s", f"{design.sparsity:g}"),
+        ("threshold τ", f"{design.threshold:.6g}"),
+        ("clip m", "none" if design.clip is None else f"{design.clip:.6g}"),
+        ("q*", f"{design.q_star:g}"),
+        *((name, f"{value:.6g}") for name, value in sigmas if value is not None),
+        ("branch scale β", f"{design.branch_scale:.6g}{rule}"),
+        ("stream |x|²/N at the start", f"{design.stream_start:.6g}"),
+        ("mean gain of the first block", f"{design.chi1:.6g}"),
+    ]
+    if design.odds is not None and design.gain_log10 is not None:
+        gain, odds = design.gain_log10, design.odds
+        rows += [
+            ("width × blocks", f"{design.width} × {design.depth}"),
+            *([("hidden units", f"{design.hidden}")] if design.hidden is not None else []),
+            ("stream |x|²/N at the end", f"{design.stream_end:.4g}"),
+            ("log10 gain, 10/50/90 %", f"{gain.q10:.2f} / {gain.median:.2f} / {gain.q90:.2f}"),
+            ("(1 − ρ)(1 − s) at the end", f"{design.separation:.3g}"),
+            ("odds to explode", f"{odds.explode:.3g}"),
+            ("odds to vanish", f"{odds.vanish:.3g}"),
+            ("odds that inputs become indistinguishable", f"{odds.indistinguishable:.3g}"),
+            ("odds that sparsity is lost", f"{odds.sparsity_lost:.3g}"),
+        ]
+    return rows

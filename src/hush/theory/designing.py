@@ -3,30 +3,30 @@
 import math
 
 from hush.theory._checks import check_size, check_variance
-from hush.theory.activations.registry import activation as activation_called
 from hush.theory.activations.registry import entry_of
 from hush.theory.block.chain import Chain
+from hush.theory.block.norm import Norm
 from hush.theory.chain_run import run_chains
 from hush.theory.clip_slope import clip_from_slope
+from hush.theory.design_arguments import checked_clip, given_sparsity, has_clip_to_choose, named_phi
 from hush.theory.design_result import Design, GainLog10, input_variance
 from hush.theory.edge import edge_of_chaos
 from hush.theory.fixed_points import FixedPoint, Stability, variance_fixed_points
 from hush.theory.input_norms import IMAGE_NORMS, InputNorms
 from hush.theory.safe_clip import largest_safe_clip
 from hush.theory.sparsity_threshold import threshold_from_sparsity
+from hush.theory.stream_designing import StreamRequest, design_stream
 from hush.theory.training_rule import judge_gains
 from hush.theory.verdict import Odds, verdict_on
 
 __all__ = ["SAFE_ODDS", "design"]
 
 SAFE_ODDS = 0.01
-# In units of √q*. Beyond the first no input ever comes; below the second σ_w would exceed a hundred million.
-_LARGEST_CLIP, _SMALLEST_CLIP = 1e6, 1e-9
 
 
 def design(
     activation: str,
-    sparsity: float,
+    sparsity: float | None = None,
     *,
     width: int | None = None,
     depth: int | None = None,
@@ -36,32 +36,90 @@ def design(
     odds: float = SAFE_ODDS,
     norms: InputNorms = IMAGE_NORMS,
     positions: int = 1,
+    block: str = "chain",
+    norm: Norm | None = None,
+    post_norm: bool = False,
+    branch_scale: float | str = "1/sqrt(depth)",
+    hidden: int | None = None,
+    stream_start: float | None = None,
 ) -> Design:
     """τ, m, σ_w, σ_b on the Edge of Chaos for a target sparsity, and a verdict.
 
     With width and depth the clip is the largest at which at most `odds` of the initialisations explode; with v_prime
     or clip, that is used and, given width and depth, judged.
 
+    In a block on a residual stream nothing runs away that a clip could hold: σ_out makes up for what it takes from the
+    gradient, so its gain is β² with any clip, and a smaller clip, which adds less to the stream, makes it no safer. The
+    clip is therefore the largest of use unless given: √q*, with which such networks were seen to train as well as with
+    ReLU, and beyond which hardly a unit is clipped. Without a norm q grows with the stream, and the design puts q* in
+    the middle block.
+
     Arguments:
-        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or one that was registered.
-        sparsity: the share of exact zeros, P(φ = 0) at q*.
+        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or one that was registered; without a sparsity one
+            that has no parameters, such as "relu", "gelu", "silu" or "tanh".
+        sparsity: the share of exact zeros, P(φ = 0) at q*; None for activations without a threshold.
         v_prime: the slope V′(q*) to choose the clip by.
         norms: the spread of |x|²/N over the inputs (default: standardised images).
         positions: 1 for an MLP; for a CNN the size of its feature maps, height × width, and width is its channels.
+        block: what the network repeats: "chain", h ← Wφ(h) + b; "residual", x ← x + βWφ(n(x)); "feedforward",
+            x ← x + βW₂φ(W₁n(x)); "gated", with φ(W₁n(x)) ∘ W_u n(x). Of the last three depth is the number of blocks,
+            and the arguments below concern them alone.
+        norm: n: None, "rms" or "layer"; in front of the branch, or with post_norm behind the sum.
+        branch_scale: β: a number, "1/sqrt(depth)", "1/depth" or "learned", which starts at 1/√depth.
+        hidden: hidden units of a block of two matrices; 4 × width unless given.
+        stream_start: |x|²/N as it enters the first block; 1 unless given, and in a residual block without a norm, where
+            q is |x|²/N, what puts q* in the middle.
 
     Raises:
         ValueError: if a value is out of range or arguments contradict each other.
     """
-    threshold = threshold_from_sparsity(activation, sparsity, q_star)
     check_variance("q_star", q_star)
+    if block != "chain":
+        asked = StreamRequest(
+            activation=activation,
+            sparsity=sparsity,
+            width=width,
+            depth=depth,
+            clip=clip,
+            q_star=q_star,
+            odds=odds,
+            norms=norms,
+            positions=positions,
+            block=block,
+            norm=norm,
+            post_norm=post_norm,
+            branch_scale=branch_scale,
+            hidden=hidden,
+            stream_start=stream_start,
+        )
+        if v_prime is not None:
+            raise ValueError(
+                f"v_prime = {v_prime} chooses the clip of a chain by the slope at its fixed point, and a "
+                f"residual stream has none; give a clip, or leave it to hush."
+            )
+        return design_stream(asked)
+    for name, value, default in (
+        ("norm", norm, None),
+        ("post_norm", post_norm, False),
+        ("branch_scale", branch_scale, "1/sqrt(depth)"),
+        ("hidden", hidden, None),
+        ("stream_start", stream_start, None),
+    ):
+        if value != default:
+            raise ValueError(f"{name} = {value!r} is for blocks on a residual stream; give block too, or leave it out.")
+    if entry_of(activation).designable or entry_of(activation).parameters:
+        threshold = threshold_from_sparsity(activation, given_sparsity(activation, sparsity), q_star)
+    else:
+        threshold = 0.0
+    sparsity = given_sparsity(activation, sparsity, q_star)
     if (width is None) != (depth is None):
         raise ValueError(f"width and depth go together, got width = {width} and depth = {depth}.")
     if width is not None and depth is not None:
         check_size(width, depth, positions)
-    if not _has_clip_to_choose(activation, v_prime, clip):
+    if not has_clip_to_choose(activation, v_prime, clip):
         m = None
     elif clip is not None:
-        m = _checked_clip(activation, clip, q_star)
+        m = checked_clip(activation, clip, q_star)
     elif v_prime is not None:
         m = clip_from_slope(activation, threshold, v_prime, q_star)
     elif width is None or depth is None:
@@ -69,20 +127,20 @@ def design(
     else:
         size = (width, depth, odds)
         m = largest_safe_clip(activation, sparsity, *size, q_star=q_star, norms=norms, positions=positions)
-    phi = activation_called(activation, threshold, m)
+    phi = named_phi(activation, threshold, m)
     sigma_w2, sigma_b2 = edge_of_chaos(phi, q_star)
-    block = Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
-    slope, curvature, chi1 = block.variance_slope(q_star), block.variance_curvature(q_star), block.gain(q_star)
+    chain = Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
+    slope, curvature, chi1 = chain.variance_slope(q_star), chain.variance_curvature(q_star), chain.gain(q_star)
     if not all(math.isfinite(value) for value in (sigma_w2, sigma_b2, slope, curvature, chi1)):
         raise ValueError(
             f"{activation} at sparsity {sparsity} with clip {m} has no finite σ_w, σ_b, V′ and V″ at q* = {q_star:g}."
         )
-    points = variance_fixed_points(block)
+    points = variance_fixed_points(chain)
     fixed = (FixedPoint(q_star, slope, curvature, Stability.NEUTRAL),) if points.continuum else points.points
     chance = gain = None
     if width is not None and depth is not None:
         start = input_variance(q_star, threshold, m)
-        outcome = judge_gains(run_chains(block, width, depth, start, norms)[1])
+        outcome = judge_gains(run_chains(chain, width, depth, start, norms)[1])
         levels = outcome.gain_log10
         gain, chance = GainLog10(levels[0.1], levels[0.5], levels[0.9]), Odds(outcome.explode, outcome.vanish)
     return Design(
@@ -104,29 +162,3 @@ def design(
         verdict=verdict_on(activation, sparsity, q_star, slope, curvature, fixed, width, depth, chance),
         positions=positions,
     )
-
-
-def _has_clip_to_choose(activation: str, v_prime: float | None, clip: float | None) -> bool:
-    if v_prime is not None and clip is not None:
-        raise ValueError(f"v_prime = {v_prime} and clip = {clip} contradict each other; give one of them.")
-    if entry_of(activation).clipped:
-        return True
-    if v_prime is not None or clip is not None:
-        given = f"clip = {clip}" if v_prime is None else f"v_prime = {v_prime}"
-        raise ValueError(f"{activation} has no clip to choose, and V′(q*) = 1 on its Edge of Chaos; got {given}.")
-    return False
-
-
-def _checked_clip(activation: str, clip: float, q_star: float) -> float:
-    twin = entry_of(activation).twin
-    without = f"without a clip {activation} is {twin}" if twin else "take a smaller one"
-    if math.isinf(clip):
-        raise ValueError(f"clip must be finite, got {clip}; {without}.")
-    unit = math.sqrt(q_star)
-    if clip > _LARGEST_CLIP * unit:
-        raise ValueError(
-            f"clip must be at most {_LARGEST_CLIP:g} √q*, got {clip}, which nothing ever reaches; {without}."
-        )
-    if 0.0 < clip < _SMALLEST_CLIP * unit:
-        raise ValueError(f"clip must be at least {_SMALLEST_CLIP:g} √q*, got {clip}, which lets no gradient pass.")
-    return float(clip)

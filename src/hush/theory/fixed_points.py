@@ -50,11 +50,15 @@ class FixedPoint:
 
 @dataclass(frozen=True)
 class FixedPoints:
-    """All fixed points of a map, in increasing order; `continuum` when every value in the range is one."""
+    """All fixed points of a map, in increasing order; `continuum` when every value in the range is one.
+
+    Where there is none, `why_none` may say why.
+    """
 
     variable: str
     points: tuple[FixedPoint, ...]
     continuum: bool = False
+    why_none: str = ""
 
     def __iter__(self) -> Iterator[FixedPoint]:
         return iter(self.points)
@@ -78,7 +82,7 @@ class FixedPoints:
         if self.continuum:
             return f"every {self.variable} is a fixed point"
         if not self.points:
-            return f"no fixed point {self.variable}"
+            return f"no fixed point {self.variable}" + (f": {self.why_none}" if self.why_none else "")
         return f"{self.variable} = " + "; ".join(str(point) for point in self.points)
 
 
@@ -107,6 +111,10 @@ def _variance_fixed_points(block: Block) -> FixedPoints:
         """d/dq (V/q − 1), times q²."""
         return q * block.variance_slope(q) - block.variance(q)
 
+    if block.keeps_stream and block.reachable()[1] == np.inf:
+        if block.variance(1.0) == 1.0 and block.variance_slope(1.0) == 1.0:
+            return FixedPoints("p", (), continuum=True)
+        return FixedPoints("p", (), why_none="every block adds to the residual stream, whose variance only grows")
     if not block.scales:
         # V(q) = gain·q + V(0), a straight line.
         gain, start = block.variance_slope(1.0), block.variance(0.0)
@@ -133,6 +141,11 @@ def correlation_fixed_points(
 @lru_cache(maxsize=4)
 def _correlation_fixed_points(block: Block, q_star: float) -> FixedPoints:
     v = block.variance(q_star)
+    if block.keeps_stream and not abs(v - q_star) <= 1e-6 * q_star:
+        raise ValueError(
+            f"the stream of this block goes from {q_star:g} to {v:.6g} and has no fixed point, so its correlation map "
+            f"has none either; correlation_band follows the correlation block by block."
+        )
     if not abs(v - q_star) <= 1e-6 * q_star:
         raise ValueError(f"q_star = {q_star} is no fixed point of the variance map: V(q_star) = {v:.6g}.")
 

@@ -32,6 +32,8 @@ __all__ = ["Band", "Bands", "bands", "simultaneous"]
 _SAMPLES = 6000
 # Health is judged a few layers beyond the last: a q that runs away at the very end has no layers left to show it.
 _BEYOND = 10
+# The relative deviation of a q that follows from the stream, of the order of a norm's ε.
+_NEARLY = 1e-5
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Bands:
         coverage: the share of healthy chains, each one initialisation seen from one input, that stays inside a band
             from the first layer to the last.
         gain_log10: of |δ_l|²/|δ_L|², 0 at the last layer.
+        stream: of |x|²/N entering each block, where a stream is carried along; layers are then blocks.
     """
 
     width: int
@@ -62,6 +65,7 @@ class Bands:
     gain_log10: Band
     explode: float
     vanish: float
+    stream: Band | None = None
 
 
 def bands(
@@ -96,8 +100,12 @@ def bands(
         healthy = badness <= np.quantile(badness, 0.01)
     rng = np.random.default_rng(seed + 1)
     kept = k[:, healthy]
-    chi = rng.chisquare(width, kept.shape) / width
-    noise = rng.standard_normal((2, *kept.shape)) / np.sqrt(width)
+    units = block.preactivation_units(width)
+    chi = rng.chisquare(units or width, kept.shape) / (units or width)
+    noise = rng.standard_normal((2, *kept.shape)) / np.sqrt(units or width)
+    if units is None:
+        # Nothing is drawn between the stream and the pre-activation. What is known exactly still moves by a norm's ε.
+        chi = 1.0 + _NEARLY * rng.standard_normal(kept.shape)
     shares = []
     for share, draw in zip((block.sparsity(kept), block.saturation(kept)), noise, strict=True):
         shares.append(np.clip(share + np.sqrt(share * (1.0 - share)) * draw, 0.0, 1.0))
@@ -112,6 +120,7 @@ def bands(
         simultaneous(back, coverage),
         float(np.mean(worst > EXPLODING_GAIN_LOG10)),
         float(np.mean(total < VANISHING_GAIN_LOG10)),
+        _mapped(simultaneous(np.log(kept), coverage), math.exp) if block.keeps_stream else None,
     )
 
 

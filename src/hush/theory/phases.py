@@ -35,7 +35,8 @@ class Phase:
 
     `gradient_depth` is 1/|log χ₁|, the number of layers over which a gradient changes by a factor e;
     `correlation_depth` is 1/|log R′(ρ*)| at the attracting correlation. Both are ∞ on the Edge of Chaos.
-    In the divergent regime no q attracts: q, and with it everything else, runs away.
+    In the divergent regime no q attracts: q, and with it everything else, runs away. A residual stream only grows and
+    is divergent in this sense, however slowly; `why` says so.
     """
 
     regime: Regime
@@ -43,10 +44,11 @@ class Phase:
     chi1: float | None
     gradient_depth: float | None
     correlation_depth: float | None
+    why: str = ""
 
     def __str__(self) -> str:
         if self.q_star is None or self.chi1 is None:
-            return f"{self.regime.value}: the variance map has no fixed point that attracts q"
+            return f"{self.regime.value}: {self.why or 'the variance map has no fixed point that attracts q'}"
         return f"{self.regime.value}: q* = {self.q_star:.4g}, χ₁ = {self.chi1:.4g}"
 
 
@@ -62,7 +64,7 @@ def phase(
     else:
         reached = _attractor(block, points.points, q_start)
         if reached is None:
-            return Phase(Regime.DIVERGENT, None, None, None, None)
+            return Phase(Regime.DIVERGENT, None, None, None, None, points.why_none)
         q = reached
     if q == 0.0:
         # Everything dies out: the gain of an infinitesimal signal.

@@ -12,9 +12,12 @@ import numpy as np
 from hush.theory._arrays import Array
 
 __all__ = [
+    "DISTINGUISHABLE",
     "EXPLODING_GAIN_LOG10",
     "LEVELS",
+    "SPARSITY_TOLERANCE",
     "TRAINABLE_ODDS",
+    "TYPICAL_CORRELATION",
     "VANISHING_GAIN_LOG10",
     "Outcome",
     "judge_gains",
@@ -24,6 +27,12 @@ EXPLODING_GAIN_LOG10 = 3.0
 # A convention: no row of the paper's tables failed by vanishing.
 VANISHING_GAIN_LOG10 = -6.0
 TRAINABLE_ODDS = 0.1
+# Two inputs of the first correlation are told apart at the end while D = (1 − ρ_L)(1 − s) is above the second: among
+# the rows of the paper's tables that do not explode, those below it trained slowly, unstably or not at all.
+TYPICAL_CORRELATION = 0.3
+DISTINGUISHABLE = 3e-4
+# A layer has lost its sparsity when it is further than this from the design's.
+SPARSITY_TOLERANCE = 0.02
 
 # The quantiles that are reported.
 LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)

@@ -6,7 +6,7 @@ from hush.theory.activations.registry import entry_of
 from hush.theory.fixed_points import FixedPoint, Stability
 from hush.theory.training_rule import TRAINABLE_ODDS
 
-__all__ = ["Odds", "verdict_on"]
+__all__ = ["Odds", "in_words", "verdict_on"]
 
 # At this share of lost initialisations and above, the verdict mentions them.
 _SOME = 0.05
@@ -14,10 +14,14 @@ _SOME = 0.05
 
 @dataclass(frozen=True)
 class Odds:
-    """The share of initialisations, each seen from one input, whose gradient explodes or vanishes."""
+    """The share of initialisations, each seen from one input, whose gradient explodes or vanishes; and in blocks with a
+    residual stream the share that can no longer tell two typical inputs apart, or whose sparsity leaves the
+    design's."""
 
     explode: float
     vanish: float
+    indistinguishable: float = 0.0
+    sparsity_lost: float = 0.0
 
 
 def verdict_on(
@@ -45,9 +49,9 @@ def verdict_on(
         shape = f"{here}: q* = {q_star:g} is stable and the only fixed point"
     if odds is None:
         return f"{shape}. Give width and depth for the odds."
-    share = f"{shape}; at width {width}, depth {depth}, {_in_words(odds.explode, 'explode')}"
+    share = f"{shape}; at width {width}, depth {depth}, {in_words(odds.explode, 'explode')}"
     if odds.vanish > 0.01:
-        share += f" and {_in_words(odds.vanish, 'vanish')}"
+        share += f" and {in_words(odds.vanish, 'vanish')}"
     if odds.explode > TRAINABLE_ODDS:
         return f"{share}: it will not train."
     if odds.vanish > TRAINABLE_ODDS:
@@ -62,7 +66,7 @@ def verdict_on(
     return f"{share}: it should train."
 
 
-def _in_words(odds: float, verb: str) -> str:
+def in_words(odds: float, verb: str) -> str:
     """0.712, "explode" → "7 initialisations in 10 explode"."""
     one = f"{verb}es" if verb.endswith("sh") else f"{verb}s"
     if odds < 0.0005:

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from hush.data import Split
 
-__all__ = ["EpochBatches", "loader"]
+__all__ = ["EpochBatches", "Rows", "WindowBatches", "loader"]
 
 
 class EpochBatches(Sampler[Tensor]):
@@ -36,7 +36,23 @@ class EpochBatches(Sampler[Tensor]):
             yield batch[self.rank :: self.world]
 
 
-class _Rows(Dataset[tuple[Tensor, Tensor]]):
+class WindowBatches(EpochBatches):
+    """Where the windows of each batch begin in a text: anywhere, drawn anew in every epoch of `steps` batches."""
+
+    def __init__(self, starts: int, steps: int, batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        super().__init__(starts, batch, seed, rank, world)
+        self.steps = steps
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        for _ in range(self.steps):
+            yield torch.randint(self.count, (self.batch,), generator=generator)[self.rank :: self.world]
+
+
+class Rows(Dataset[tuple[Tensor, Tensor]]):
     """A split, taken by whole batches: one indexing instead of a collation of single images."""
 
     def __init__(self, split: Split) -> None:
@@ -49,6 +65,7 @@ class _Rows(Dataset[tuple[Tensor, Tensor]]):
         return len(self.split)
 
 
-def loader(split: Split, batches: EpochBatches) -> DataLoader[tuple[Tensor, Tensor]]:
+def loader(rows: Dataset[tuple[Tensor, Tensor]], batches: EpochBatches) -> DataLoader[tuple[Tensor, Tensor]]:
+    """The batches of `rows`, each taken whole."""
     assert isinstance(batches, Sized)
-    return DataLoader(_Rows(split), sampler=batches, batch_size=None)
+    return DataLoader(rows, sampler=batches, batch_size=None)

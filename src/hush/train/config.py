@@ -9,13 +9,15 @@ from typing import Any
 
 from hush.data.catalogue import CATALOGUE
 from hush.theory import Design, activation, activation_names, clipped_names, design
-from hush.train.recipe import Recipe, recipe_for
+from hush.train.architectures import ARCHITECTURES, Architecture, parse_branch_scale
+from hush.train.dense_activations import dense_names
+from hush.train.recipe import Recipe, recipe_for, steps_of_an_epoch
 
-__all__ = ["FITTED", "TrainConfig"]
+__all__ = ["FILLED_IN", "TrainConfig"]
 
 _CHOICES = {
-    "data": ("digits", "mnist", "fashion_mnist", "cifar10"),
-    "arch": ("mlp", "cnn"),
+    "arch": tuple(ARCHITECTURES),
+    "data": ("digits", "mnist", "fashion_mnist", "cifar10", "text"),
     "weights": ("gaussian", "orthogonal", "delta_orthogonal"),
     "output": ("edge", "preserve", "zero", "keep"),
     "optimizer": ("sgd", "adamw"),
@@ -26,11 +28,25 @@ _CHOICES = {
 }
 # Where a run is computed does not decide what it is: the same run may go on elsewhere.
 _ELSEWHERE = ("accelerator", "strategy")
-# What the recipe fills in where it is not given.
-FITTED = tuple(f.name for f in fields(Recipe))
+# What the recipe, and what the architecture fills in where it is not given.
+_FITTED = tuple(f.name for f in fields(Recipe))
+_USUAL = ("data", "depth", "width", "engine", "norm", "branch_scale", "context", "steps_per_epoch")
+FILLED_IN = (*_FITTED, *_USUAL)
+# What only some architectures have, and what only images have, with the value that says nothing.
+_NOT_EVERYWHERE: dict[str, Any] = {
+    "hidden": None,
+    "norm": None,
+    "branch_scale": None,
+    "heads": None,
+    "gated": False,
+    "context": None,
+    "steps_per_epoch": None,
+}
+_OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "per_image": False, "validation": 0.1}
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
 # the spelling of a field that has been renamed: the names of recorded runs must not change.
 _HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
+_HASH_BASE |= {"data": "digits", "depth": 30, "width": 300, "engine": "sparse"}
 _HASH_SPELLING = {"optimizer": "optimiser"}
 _RENAMED = {"optimiser": "optimizer"}
 # The odds of a design are simulated layer by layer: deeper than this it takes minutes and gigabytes.
@@ -38,7 +54,7 @@ _DEEPEST = 10_000
 # The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
 _LARGEST_SEED = 2**40
 _COUNTS: tuple[str, ...] = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
-_COUNTS += ("restarts", "warmup", "seed")
+_COUNTS += ("restarts", "warmup", "seed", "hidden", "heads", "context", "steps_per_epoch")
 
 
 # Open intervals in which a value must lie.
@@ -56,26 +72,8 @@ def _within(above: float, below: float) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _design(
-    activation: str,
-    sparsity: float,
-    width: int,
-    depth: int,
-    v_prime: float | None,
-    clip: float | None,
-    q_star: float,
-    positions: int,
-) -> Design:
-    return design(
-        activation,
-        sparsity,
-        width=width,
-        depth=depth,
-        v_prime=v_prime,
-        clip=clip,
-        q_star=q_star,
-        positions=positions,
-    )
+def _design(activation: str, sparsity: float | None, **choice: Any) -> Design:
+    return design(activation, sparsity, **choice)
 
 
 def _note(text: str, default: Any) -> Any:
@@ -87,20 +85,38 @@ def _note(text: str, default: Any) -> Any:
 class TrainConfig:
     """One training run. Equal configs give equal results (bit for bit on a CPU with as many threads).
 
-    What is left out of optimizer, lr, schedule, warmup, batch and epochs is filled in by `recipe_for`, to fit the data
-    set and the depth: afterwards every field has a value, and `to_json` writes it.
+    What is left out is filled in: sizes by the architecture, and optimizer, lr, schedule, warmup, batch and epochs by
+    `recipe_for`, to fit architecture, data set and depth. Afterwards every field that the network has has a value, and
+    `to_json` writes it.
     """
 
-    data: str = _note("digits, mnist, fashion_mnist or cifar10.", "digits")
-    activation: str = _note(f"{', '.join(activation_names())}.", "crelu")
+    data: str = _note("digits, mnist, fashion_mnist or cifar10; text for gpt.", None)
+    activation: str = _note(
+        f"{', '.join(activation_names())}; without a design, to compare with: {', '.join(dense_names())}.", "crelu"
+    )
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
     clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
     v_prime: float | None = _note("Choose the clip by its slope V′(q*).", None)
     q_star: float = _note("The variance q* of the pre-activations.", 1.0)
-    depth: int = _note("Hidden layers.", 30)
-    width: int = _note("Units of a layer, channels of a CNN.", 300)
-    arch: str = _note("mlp or cnn.", "mlp")
+    depth: int = _note("Hidden layers; residual blocks; layers of a gpt. By default 30; resnet 9, gpt 4.", None)
+    width: int = _note(
+        "Units of a layer or of the stream, channels of a CNN. By default 300; resnet 16, gpt 192.", None
+    )
+    arch: str = _note(f"{', '.join(ARCHITECTURES)}.", "mlp")
+    hidden: int | None = _note(
+        "Units between the two matrices of a block: residual_mlp has one matrix without it, gpt takes 4 · width.", None
+    )
+    norm: str | None = _note(
+        "In front of a branch: rms, layer or none; resnet batch, layer or none. By default the first.", None
+    )
+    branch_scale: str | None = _note(
+        "Factor of every branch: 1/sqrt(depth), which is usual, 1/depth, learned, or a number.", None
+    )
+    heads: int | None = _note("Of a gpt's attention; by default one for every 64 units.", None)
+    gated: bool = _note("Give a gpt gated feed-forward blocks.", False)
+    context: int | None = _note("Bytes a gpt reads at once; by default 128.", None)
+    steps_per_epoch: int | None = _note("Of a gpt: steps after which it is scored and saved; by default 100.", None)
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
@@ -120,7 +136,7 @@ class TrainConfig:
     per_image: bool = _note("Standardise each image by itself.", False)
     validation: float = _note("The share of the training set held out.", 0.1)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
-    engine: str = _note("sparse (hush.sparse) or dense.", "sparse")
+    engine: str = _note("sparse (hush.sparse) or dense; by default sparse for mlp and cnn.", None)
     precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
     accelerator: str = _note("auto, cpu or gpu.", "auto")
     devices: int = _note("Processes or GPUs that share each batch.", 1)
@@ -128,9 +144,12 @@ class TrainConfig:
     seed: int = _note("Of the initialisation, the held-out images and the order of the batches.", 0)
 
     def __post_init__(self) -> None:
-        if self.sparsity is None and self.threshold is None:
+        if self.arch in ARCHITECTURES:
+            self._fill_in_usual()
+        if self.sparsity is None and self.threshold is None and self.designed:
             object.__setattr__(self, "sparsity", 0.85)
         self._check_values()
+        self._check_what_belongs()
         self._fill_in()
         if self.restarts and self.schedule != "cosine":
             raise ValueError(f"restarts = {self.restarts} belong to the schedule cosine, got {self.schedule}.")
@@ -138,22 +157,20 @@ class TrainConfig:
             raise ValueError(f"momentum = {self.momentum} belongs to sgd; {self.optimizer} has its own.")
         if self.batch % self.devices:
             raise ValueError(f"a batch of {self.batch} cannot be shared by {self.devices} devices equally.")
-        if self.weights == "delta_orthogonal" and self.arch == "mlp":
-            raise ValueError("delta_orthogonal weights are for a cnn; an mlp takes orthogonal.")
         self.design()  # whatever is wrong with the activation's own values
 
     def _check_values(self) -> None:
         """Each field by itself; those that the recipe fills in may be missing still."""
-        for name, known in (_CHOICES | {"activation": tuple(activation_names())}).items():
+        for name, known in (_CHOICES | {"activation": (*activation_names(), *dense_names())}).items():
             value = getattr(self, name)
-            if value not in known and not (value is None and name in FITTED):
+            if value not in known and not (value is None and name in _FITTED):
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
         if self.sparsity is not None and self.threshold is not None:
             raise ValueError(f"sparsity = {self.sparsity} and threshold = {self.threshold}: give one of them.")
         for name in _COUNTS:
             lowest = 0 if name in ("restarts", "warmup", "seed") else 1
             value = getattr(self, name)
-            if value is None and name in (*FITTED, "subset", "give_up"):
+            if value is None and name in (*_FITTED, *_NOT_EVERYWHERE, "subset", "give_up"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}.")
@@ -171,34 +188,109 @@ class TrainConfig:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < top:
                 raise ValueError(f"{name} must be at least 0 and below {top:g}, got {value!r}.")
 
+    def _check_what_belongs(self) -> None:
+        """Each field beside the others: whether the network, the data and the activation have what it says."""
+        arch = self.architecture
+        for name, nothing in _NOT_EVERYWHERE.items():
+            if getattr(self, name) != nothing and not arch.owns(name):
+                owners = " and ".join(other for other, kind in ARCHITECTURES.items() if kind.owns(name))
+                raise ValueError(f"{name} = {getattr(self, name)} belongs to {owners}; {self.arch} has none.")
+        if arch.norms and self.norm not in arch.norms:
+            raise ValueError(f"norm of {self.arch} must be one of {', '.join(arch.norms)}, got {self.norm!r}.")
+        if arch.residual:
+            scale = parse_branch_scale(str(self.branch_scale))
+            if not isinstance(scale, str) and not 0.0 < scale < math.inf:
+                raise ValueError(f"branch_scale must be positive and finite, got {self.branch_scale}.")
+            if self.weights != "gaussian" or self.output == "keep":
+                raise ValueError(
+                    f"{self.arch} takes gaussian weights and the outputs edge, preserve and zero, "
+                    f"got weights = {self.weights} and output = {self.output}."
+                )
+        if self.weights == "delta_orthogonal" and self.arch == "mlp":
+            raise ValueError("delta_orthogonal weights are for a cnn; an mlp takes orthogonal.")
+        if self.arch == "resnet" and self.depth % 3:
+            raise ValueError(f"a resnet has as many blocks in each of its three stages, got {self.depth} in all.")
+        if self.heads is not None and self.width % self.heads:
+            raise ValueError(f"a width of {self.width} does not fall into {self.heads} heads of equal size.")
+        if (self.data == "text") != (self.arch == "gpt"):
+            raise ValueError(f"gpt learns text, and text is learnt by gpt; got {self.arch} and {self.data}.")
+        if self.data == "text":
+            for name, nothing in _OF_IMAGES.items():
+                if getattr(self, name) != nothing:
+                    raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
+        if not self.designed:
+            for name in ("sparsity", "threshold", "clip", "v_prime"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{self.activation} has no {name} to choose, got {getattr(self, name)}.")
+            if self.weights != "gaussian" or self.output == "keep":
+                raise ValueError(f"{self.activation} takes gaussian weights, and no output = keep.")
+
+    def _fill_in_usual(self) -> None:
+        """Take from the architecture what was not given."""
+        for name, value in self.architecture.usual.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
     def _fill_in(self) -> None:
         """Take from the recipe what was not given."""
-        given = {name: getattr(self, name) for name in FITTED if getattr(self, name) is not None}
-        recipe = recipe_for(
-            self.data,
-            self.depth,
-            given,
-            momentum=self.momentum,
-            validation=self.validation,
-            subset=self.subset,
-            devices=self.devices,
-        )
-        for name in FITTED:
+        given = {name: getattr(self, name) for name in _FITTED if getattr(self, name) is not None}
+        recipe = recipe_for(self.arch, self.data, self.depth, given, self.steps_of_an_epoch, momentum=self.momentum)
+        for name in _FITTED:
             object.__setattr__(self, name, getattr(recipe, name))
 
+    @property
+    def architecture(self) -> Architecture:
+        """What the network of this run is."""
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def designed(self) -> bool:
+        """Whether hush chooses τ and m of its activation; a dense one, to compare with, has neither."""
+        return self.activation not in dense_names()
+
+    def steps_of_an_epoch(self, batch: int | None = None) -> int:
+        """How many steps an epoch has, at this batch or at that of the run."""
+        if self.steps_per_epoch is not None:
+            return self.steps_per_epoch
+        return steps_of_an_epoch(self.data, batch or self.batch, self.validation, self.subset, self.devices)
+
     def design(self) -> Design:
-        """The design at this width and depth: τ, m, σ_w, σ_b and the verdict before training."""
+        """The design at this width and depth: τ, m, the σ's and the verdict before training.
+
+        A dense activation has neither τ nor m to choose, but a verdict.
+        """
         sparsity = self.sparsity
         if self.threshold is not None:
             sparsity = float(activation(self.activation, self.threshold, self._any_clip()).sparsity(self.q_star))
-        assert sparsity is not None
-        chosen = (self.v_prime, self.clip, self.q_star)
-        return _design(self.activation, sparsity, self.width, self.depth, *chosen, self._positions())
+        chosen = {"v_prime": self.v_prime, "clip": self.clip, "q_star": self.q_star}
+        size = {"width": self.width, "depth": self.depth, "positions": self._positions()}
+        return _design(self.activation, sparsity, **size, **chosen, **self._block())
+
+    def _block(self) -> dict[str, Any]:
+        """What `design` is told of a residual network.
+
+        Of a gpt it sees the feed-forward blocks; attention only mixes positions, and its branches count in β. A block
+        of a resnet is taken for one of one matrix: behind each of its norms q is the same.
+        """
+        if not self.architecture.residual:
+            return {}
+        two = "gated" if self.gated else "feedforward"
+        scale = parse_branch_scale(str(self.branch_scale))
+        if self.arch == "gpt" and isinstance(scale, str):
+            scale = 1.0 / (2 * self.depth) ** (1.0 if scale == "1/depth" else 0.5)
+        return {
+            "block": two if self.hidden is not None or self.arch == "gpt" else "residual",
+            "norm": {"none": None, "batch": "layer"}.get(str(self.norm), self.norm),
+            "branch_scale": scale,
+            "hidden": self.hidden,
+        }
 
     def _positions(self) -> int:
         """Of a CNN, the pixels of an image: so many places share each weight. Of an MLP 1."""
+        if self.arch not in ("cnn", "resnet"):
+            return 1
         _, height, width = CATALOGUE[self.data].shape
-        return (height // self.shrink) * (width // self.shrink) or 1 if self.arch == "cnn" else 1
+        return (height // self.shrink) * (width // self.shrink) or 1
 
     def _any_clip(self) -> float | None:
         """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""
@@ -253,9 +345,15 @@ class TrainConfig:
             if name not in (*_ELSEWHERE, "seed") and value != usual[name]
         }
         digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]
-        what = f"s{self.sparsity:g}" if self.sparsity is not None else f"t{self.threshold:g}"
+        what = [self.data, self.activation]
+        if self.sparsity is not None:
+            what.append(f"s{self.sparsity:g}")
+        elif self.threshold is not None:
+            what.append(f"t{self.threshold:g}")
         if self.v_prime is not None:
-            what += f"-v{self.v_prime:g}"
+            what.append(f"v{self.v_prime:g}")
         elif self.clip is not None:
-            what += f"-m{self.clip:g}"
-        return f"{self.data}-{self.activation}-{what}-{self.depth}x{self.width}-{digest}-seed{self.seed}"
+            what.append(f"m{self.clip:g}")
+        if self.architecture.residual:
+            what.append(self.arch)
+        return "-".join([*what, f"{self.depth}x{self.width}", digest, f"seed{self.seed}"])

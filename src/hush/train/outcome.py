@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-__all__ = ["Outcome", "judge_run"]
+__all__ = ["Outcome", "judge_run", "judge_text_run"]
 
 # At least so much of the test set right is trained.
 _HALF = 0.5
@@ -17,7 +17,7 @@ _FALLS = 0.01
 class Outcome(StrEnum):
     """How a finished run ended.
 
-    TRAINED: at least half of the test set right.
+    TRAINED: at least half of the test set right; of a text, a loss below what pairs of bytes tell.
     NOT_YET: its epochs are over before that, but it has left chance, or its training loss was still falling.
     FAILED: at chance, and the loss no longer moves (or the run was told to give up there).
     DIVERGED: a loss or a gradient is no longer finite.
@@ -50,6 +50,34 @@ def judge_run(
     if (fall := _fall(train_losses)) > _FALLS:
         return Outcome.NOT_YET, f"the training loss was still falling, by {fall:.0%} since the middle of the run"
     return Outcome.FAILED, f"it is at chance ({chance:.3g}), and the training loss no longer falls"
+
+
+def judge_text_run(
+    loss: float,
+    single: float,
+    pair: float,
+    train_losses: Sequence[float],
+    *,
+    diverged: bool = False,
+    gave_up: bool = False,
+) -> tuple[Outcome, str]:
+    """The same for a network that learns a text: what it must beat is counting bytes, alone and in pairs.
+
+    Arguments:
+        loss: on the test set, in nats per byte.
+        single, pair: what counting single bytes, and pairs of them, comes to in the training set.
+    """
+    if diverged:
+        return Outcome.DIVERGED, "a loss or a gradient is no longer finite"
+    if loss < pair:
+        return Outcome.TRAINED, f"it tells more of the next byte than the one before it does ({pair:.3f} nats)"
+    if gave_up:
+        return Outcome.FAILED, "still at chance after as many epochs as it was given for that"
+    if loss < single:
+        return Outcome.NOT_YET, f"it beats counting bytes ({single:.3f} nats), but not pairs of them ({pair:.3f})"
+    if (fall := _fall(train_losses)) > _FALLS:
+        return Outcome.NOT_YET, f"the training loss was still falling, by {fall:.0%} since the middle of the run"
+    return Outcome.FAILED, f"it does not beat counting bytes ({single:.3f} nats), and the training loss no longer falls"
 
 
 def _fall(losses: Sequence[float]) -> float:

@@ -6,10 +6,12 @@ them is in `MEASURED`, which `python benchmarks/recipes.py` prints anew.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hush.data.catalogue import CATALOGUE
+from hush.train.architectures import ARCHITECTURES
 
 __all__ = ["MEASURED", "Measured", "Recipe", "expectation", "recipe_for", "steps_of_an_epoch"]
 
@@ -40,6 +42,10 @@ class _Rates:
 _SMALL = _Rates(sgd=(0.15, 3e-2), adamw=(0.45, 3e-4), batch=(32, 32), epochs=((10, 40), (50, 60), (math.inf, 100)))
 _LARGE = _Rates(sgd=(0.09, 1e-2), adamw=(0.5, 3e-4), batch=(32, 128), epochs=((30, 6), (math.inf, 12)))
 _RATES = {"digits": _SMALL, "mnist": _LARGE, "fashion_mnist": _LARGE, "cifar10": _LARGE}
+# A stream passes the gradient on whatever the depth, so one rate of AdamW serves all depths: (rate, batch, epochs).
+_RESIDUAL = {"digits": (1e-3, 64, 20), "text": (2e-3, 24, 5)}
+_SGD_OF_STREAM = 3e-2
+_RESIDUAL |= dict.fromkeys(("mnist", "fashion_mnist", "cifar10"), (1e-3, 128, 3))
 
 
 @dataclass(frozen=True)
@@ -95,34 +101,51 @@ def steps_of_an_epoch(data: str, batch: int, validation: float, subset: int | No
 
 
 def recipe_for(
+    arch: str,
     data: str,
     depth: int,
     given: dict[str, Any],
+    steps_of_an_epoch: Callable[[int], int],
     *,
     momentum: float = 0.0,
-    validation: float = 0.1,
-    subset: int | None = None,
-    devices: int = 1,
 ) -> Recipe:
-    """The recipe of a network; what is `given` stays, and decides the rest where that depends on it."""
-    rates = _RATES[data]
-    deep = depth > _SGD_UP_TO
-    optimizer = given.get("optimizer") or ("adamw" if deep and not momentum else "sgd")
-    constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
-    rate = constant / depth ** (2 if optimizer == "adamw" else 1)
-    batch = given.get("batch") or rates.batch[deep]
-    epochs = given.get("epochs") or next(epochs for limit, epochs in rates.epochs if depth <= limit)
-    steps = epochs * steps_of_an_epoch(data, batch, validation, subset, devices)
+    """The recipe of a network; what is `given` stays, and decides the rest where that depends on it.
+
+    Arguments:
+        steps_of_an_epoch: from a batch size to the number of batches.
+    """
+    choose = _for_stream if ARCHITECTURES[arch].residual else _for_chain
+    optimizer, rate, usual_batch, usual_epochs = choose(data, depth, given.get("optimizer"), momentum)
+    batch = given.get("batch") or usual_batch
+    epochs = given.get("epochs") or usual_epochs
     lr, warmup = given.get("lr"), given.get("warmup")
     return Recipe(
         optimizer=optimizer,
         # Three digits, since people read it.
-        lr=float(f"{min(most, rate):.3g}") if lr is None else lr,
+        lr=float(f"{rate:.3g}") if lr is None else lr,
         schedule=given.get("schedule") or "cosine",
-        warmup=round(_WARMUP_SHARE * steps) if warmup is None else warmup,
+        warmup=round(_WARMUP_SHARE * epochs * steps_of_an_epoch(batch)) if warmup is None else warmup,
         batch=batch,
         epochs=epochs,
     )
+
+
+def _for_chain(data: str, depth: int, optimizer: str | None, momentum: float) -> tuple[str, float, int, int]:
+    """(optimizer, rate, batch, epochs)."""
+    rates = _RATES[data]
+    deep = depth > _SGD_UP_TO
+    optimizer = optimizer or ("adamw" if deep and not momentum else "sgd")
+    constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
+    rate = constant / depth ** (2 if optimizer == "adamw" else 1)
+    epochs = next(epochs for limit, epochs in rates.epochs if depth <= limit)
+    return optimizer, min(most, rate), rates.batch[deep], epochs
+
+
+def _for_stream(data: str, _depth: int, optimizer: str | None, momentum: float) -> tuple[str, float, int, int]:
+    """(optimizer, rate, batch, epochs)."""
+    rate, batch, epochs = _RESIDUAL[data]
+    optimizer = optimizer or ("sgd" if momentum else "adamw")
+    return optimizer, rate if optimizer == "adamw" else _SGD_OF_STREAM, batch, epochs
 
 
 def expectation(data: str, arch: str, depth: int) -> str:

@@ -17,10 +17,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from hush.data import Split
 from hush.diagnose.monitor import Monitor, Snapshot
 from hush.train.config import TrainConfig
+from hush.train.errors import RunError
 from hush.train.machine import utc_now
 from hush.train.scoring import evaluate
 from hush.train.tables import FIRST_STEPS, EpochRow, LayerRow, LossRow, write_table
 from hush.train.task import Diverged, Task
+from hush.train.watched_weights import weight_beside
 
 __all__ = ["Ended", "Record", "Recorded"]
 
@@ -64,9 +66,12 @@ class Recorded:
 class Record(Callback):
     """Keeps the three tables and saves the run at the end of every epoch."""
 
-    def __init__(self, config: TrainConfig, directory: Path, validation: Split, chance: float) -> None:
+    def __init__(
+        self, config: TrainConfig, directory: Path, validation: Split, chance: float, fingerprint: str = ""
+    ) -> None:
         self.config, self.directory = config, directory
         self.validation, self.chance = validation, chance
+        self.fingerprint = fingerprint  # of the data
         self.rows = Recorded()
         self.started = utc_now()  # of the run's first process, when others have gone on with it
         self.sparsity = math.nan  # of the last watched step
@@ -76,9 +81,15 @@ class Record(Callback):
         self._monitor: Monitor | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"tables": self.rows.to_plain(), "seconds": self.seconds, "started": self.started}
+        state = {"tables": self.rows.to_plain(), "seconds": self.seconds, "started": self.started}
+        return state | ({"fingerprint": self.fingerprint} if self.fingerprint else {})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if state_dict.get("fingerprint", "") != self.fingerprint:
+            raise RunError(
+                f"{self.directory} began with another text (fingerprint {state_dict.get('fingerprint')}) than this "
+                f"Python has ({self.fingerprint}): go on with the Python it began with, or remove it."
+            )
         self.rows, self.seconds = Recorded.from_plain(state_dict["tables"]), state_dict["seconds"]
         self.started = state_dict.get("started", self.started)
 
@@ -100,8 +111,8 @@ class Record(Callback):
         self.sparsity = snapshot.sparsity
         broken = 0
         for layer, figures in enumerate(snapshot.layers, start=1):
-            module = getattr(task.model, f"layer{layer}")
-            of_weight = math.nan if module.weight.grad is None else float(module.weight.grad.double().norm())
+            weight = weight_beside(task.model, figures.name)
+            of_weight = math.nan if weight.grad is None else float(weight.grad.double().norm())
             own = math.nan if figures.gradient is None else figures.gradient
             if figures.gradient is not None and not math.isfinite(figures.gradient):
                 broken = layer  # the backward pass goes down: it began at the highest

@@ -35,6 +35,8 @@ class Result:
         started, ended: UTC, of the run itself; a run that was resumed began with its first process.
         why: the reason of the outcome, in a sentence without its full stop.
         notes: what else a reader should know, such as that nothing could be accelerated.
+        layer_sparsity: on the test set, of every activation in the order of the network.
+        per_byte: whether it learnt a text: accuracy and loss are then those of a byte, and the loss is what counts.
     """
 
     outcome: Outcome
@@ -55,6 +57,8 @@ class Result:
     machine: Machine | None = None
     why: str = ""
     notes: tuple[str, ...] = ()
+    layer_sparsity: tuple[float, ...] = ()
+    per_byte: bool = False
 
     @property
     def prediction_held(self) -> bool | None:
@@ -62,6 +66,14 @@ class Result:
         if self.outcome == Outcome.NOT_YET:
             return None
         return self.predicted_trains == (self.outcome == Outcome.TRAINED)
+
+    @property
+    def score(self) -> str:
+        """On the test set, in words: the accuracy, or of a text the loss."""
+        if not self.per_byte:
+            return f"test accuracy {self.test_accuracy:.3f}"
+        loss = "not finite" if self.test_loss is None else f"{self.test_loss:.3f} nats per byte"
+        return f"test loss {loss}"
 
     @property
     def when(self) -> str:
@@ -93,10 +105,11 @@ class Result:
         if values.get("machine") is not None:
             values["machine"] = Machine(**values["machine"])
         values["notes"] = tuple(values.get("notes", ()))
+        values["layer_sparsity"] = tuple(values.get("layer_sparsity", ()))
         return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values or f.default is MISSING})
 
     def __str__(self) -> str:
-        score = f"test accuracy {self.test_accuracy:.3f}, sparsity {self.sparsity:.3f}"
+        score = f"{self.score}, sparsity {self.sparsity:.3f}"
         if self.diverged is not None:
             where = f"{self.diverged.reason} at step {self.diverged.step}, layer {self.diverged.layer}"
             return f"diverged: {where}; {score}"

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import logging
 import math
 import os
@@ -22,20 +21,20 @@ from torch import nn
 
 import hush
 from hush._files import replace_text, try_lock
-from hush.data import CATALOGUE, Split, Splits, load
 from hush.nn import checkpoint
-from hush.train.batches import EpochBatches, loader
 from hush.train.config import TrainConfig
 from hush.train.errors import Interrupted, RunBusyError, RunError
 from hush.train.machine import this_machine, utc_now
+from hush.train.material import Material, load_material
 from hush.train.memory import check_memory
-from hush.train.outcome import judge_run
+from hush.train.network import build
+from hush.train.outcome import Outcome, judge_run, judge_text_run
 from hush.train.pace import Pace
 from hush.train.progress import ProgressLine
 from hush.train.record import Ended, Record
 from hush.train.result import Divergence, Result, Run, check_same, finished_run, load_run, read_config
-from hush.train.scoring import evaluate
-from hush.train.task import Diverged, Task, build
+from hush.train.scoring import Score, evaluate
+from hush.train.task import Diverged, Task
 
 __all__ = ["train"]
 
@@ -67,21 +66,21 @@ def train(
         return finished
     path = Path(root) / config.name
     check_memory(config)
-    splits = _splits(config, data_dir)
+    material = load_material(config, data_dir, _rank())
     if say is not None:
-        for note in _notes(config):
+        for note in (*material.notes, *_notes(config)):
             say(note)
     with _writing(path), _quiet():
         # Another process may have finished while this one waited or read the data.
         if not (path / "result.json").is_file():
-            _train(config, path, splits, progress, tensorboard, say)
+            _train(config, path, material, progress, tensorboard, say)
     return load_run(path)
 
 
 def _train(
     config: TrainConfig,
     path: Path,
-    splits: Splits,
+    material: Material,
     progress: bool,
     tensorboard: bool,
     say: Callable[[str], None] | None,
@@ -90,10 +89,9 @@ def _train(
         check_same(path, read_config(path), config)
     elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
-    model = build(config, splits.shape, splits.classes)
-    batches = EpochBatches(len(splits.train), config.batch, config.seed, _rank(), config.devices)
-    task = Task(config, model, config.epochs * len(batches))
-    record = Record(config, path, splits.validation, 1.0 / splits.classes)
+    model = build(config, material.shape, material.classes)
+    task = Task(config, model, config.epochs * material.steps)
+    record = Record(config, path, material.validation, material.chance, material.fingerprint)
     callbacks: list[Callback] = [record]
     if say is not None:
         callbacks.append(Pace(config.epochs, say))
@@ -104,9 +102,7 @@ def _train(
     early = gave_up = False
     last = path / "last.ckpt"
     try:
-        trainer.fit(
-            task, loader(splits.train, batches), ckpt_path=str(last) if last.is_file() else None, weights_only=True
-        )
+        trainer.fit(task, material.batches(), ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     except SystemExit:  # so Lightning ends after Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if not trainer.interrupted:
@@ -124,7 +120,7 @@ def _train(
         raise Interrupted(f"stopped; {path} holds {done} of {config.epochs} epochs, the same call goes on.")
     if _rank() == 0:
         record.write()
-        _finish(config, path, model, record, splits.test, trainer.global_step, diverged, gave_up)
+        _finish(config, path, model, record, material, trainer.global_step, diverged, gave_up)
 
 
 def _trainer(config: TrainConfig, path: Path, callbacks: list[Callback], tensorboard: bool) -> Trainer:
@@ -154,9 +150,9 @@ def _trainer(config: TrainConfig, path: Path, callbacks: list[Callback], tensorb
 def _finish(
     config: TrainConfig,
     path: Path,
-    model: nn.Sequential,
+    model: nn.Module,
     record: Record,
-    test: Split,
+    material: Material,
     steps: int,
     diverged: Divergence | None,
     gave_up: bool,
@@ -166,18 +162,12 @@ def _finish(
     model = copy.deepcopy(model)
     hush.sparse.decelerate(model)
     plan = config.design()
-    score = evaluate(model, test)
+    score = evaluate(model, material.test)
     scratch = path / f".checkpoint.{os.getpid()}"
     checkpoint.save(model, plan, scratch)
     os.replace(scratch, path / "checkpoint")
     metrics = record.rows.metrics
-    outcome, why = judge_run(
-        score.accuracy,
-        CATALOGUE[config.data].classes,
-        [row.train_loss for row in metrics],
-        diverged=diverged is not None,
-        gave_up=gave_up,
-    )
+    outcome, why = _judge(material, score, [row.train_loss for row in metrics], diverged is not None, gave_up)
     result = Result(
         outcome=outcome,
         test_accuracy=score.accuracy,
@@ -201,37 +191,30 @@ def _finish(
         ended=utc_now(),
         machine=this_machine(),
         why=why,
-        notes=_notes(config),
+        notes=(*material.notes, *_notes(config)),
+        layer_sparsity=tuple(round(share, 6) for share in score.layer_sparsity),
+        per_byte=material.baseline is not None,
     )
     replace_text(path / "result.json", result.to_json())
 
 
+def _judge(
+    material: Material, score: Score, train_losses: list[float], diverged: bool, gave_up: bool
+) -> tuple[Outcome, str]:
+    told = {"diverged": diverged, "gave_up": gave_up}
+    if material.baseline is None:
+        return judge_run(score.accuracy, material.classes, train_losses, **told)
+    return judge_text_run(score.loss, material.baseline.single, material.baseline.pair, train_losses, **told)
+
+
 def _notes(config: TrainConfig) -> tuple[str, ...]:
     """What a reader of the result should know that no number of it tells."""
-    if config.arch == "cnn" and config.engine == "sparse":
-        return ("The sparse engine has no convolutions: this CNN is trained by torch's own, none of it accelerated.",)
-    return ()
-
-
-def _splits(config: TrainConfig, data_dir: str | Path | None) -> Splits:
-    splits = load(
-        config.data,
-        variance=config.design().input_variance,
-        per_image=config.per_image,
-        shrink=config.shrink,
-        flat=config.arch == "mlp",
-        validation=config.validation,
-        seed=config.seed,
-        directory=data_dir,
-    )
-    if config.subset is None:
-        return splits
-    if config.subset > len(splits.train):
-        raise ValueError(
-            f"{config.data} has {len(splits.train)} images to learn from, got a subset of {config.subset}."
+    if config.arch in ("cnn", "resnet") and config.engine == "sparse":
+        kind = "CNN" if config.arch == "cnn" else "ResNet"
+        return (
+            f"The sparse engine has no convolutions: this {kind} is trained by torch's own, none of it accelerated.",
         )
-    part = Split(splits.train.images[: config.subset].clone(), splits.train.labels[: config.subset].clone())
-    return dataclasses.replace(splits, train=part)
+    return ()
 
 
 def _rank() -> int:

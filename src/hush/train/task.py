@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 import hush.sparse
 from hush.diagnose.hooks import ActivationHooks
-from hush.nn import cnn, init_, mlp
 from hush.train.config import TrainConfig
 from hush.train.tables import is_watched
 
-__all__ = ["Diverged", "Task", "build", "clip_layers_"]
+__all__ = ["Diverged", "Task", "clip_layers_"]
 
 
 @dataclass
@@ -30,30 +29,10 @@ class Diverged(Exception):  # noqa: N818 - a result that ends the loop, no error
         return f"{self.reason} at step {self.step}, layer {self.layer}"
 
 
-def build(config: TrainConfig, shape: tuple[int, int, int], classes: int) -> nn.Sequential:
-    """The network of a config, drawn by its seed."""
-    plan = config.design()
-    if config.arch == "mlp":
-        model, example = mlp(math.prod(shape), classes, plan), torch.zeros(2, math.prod(shape))
-    else:
-        model, example = cnn(shape[0], classes, plan), torch.zeros(2, *shape)
-    generator = torch.Generator().manual_seed(config.seed)
-    # Any numbers do as an example: it only shows which layer is first and which is last.
-    init_(
-        model,
-        plan,
-        example.normal_(generator=torch.Generator().manual_seed(0)),
-        weights=config.weights,  # type: ignore[arg-type]
-        output=config.output,  # type: ignore[arg-type]
-        generator=generator,
-    )
-    return model
-
-
 class Task(LightningModule):
     """Cross entropy by SGD or AdamW; raises `Diverged` when the loss or a watched gradient is not finite."""
 
-    def __init__(self, config: TrainConfig, model: nn.Sequential, steps: int) -> None:
+    def __init__(self, config: TrainConfig, model: nn.Module, steps: int) -> None:
         super().__init__()
         self.config = config
         # Whether the crossover says sparse or dense depends on the clock; a run must not, hence adaptive=False.
@@ -66,7 +45,8 @@ class Task(LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
         x, y = batch
-        loss = nn.functional.cross_entropy(self.model(x), y)
+        # Of a text every position has its answer.
+        loss = nn.functional.cross_entropy(self.model(x).flatten(0, -2), y.flatten())
         self.loss = float(loss.detach())
         if self._anywhere(not math.isfinite(self.loss)):
             raise Diverged(self.global_step, self._first_broken_layer(x), f"the loss is {self.loss}")

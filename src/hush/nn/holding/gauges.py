@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["Gauge"]
 
 _FORMAT = 1.0  # of the state, its first number
+_COUNTS = ("steps", "wait", "moves", "window_moves")
+# Of these every one is at least 0; −1 stands for one that is not known yet, since no NaN equals itself.
 _NUMBERS: tuple[str, ...] = (
     "first_threshold",
     "first_clip",
-    "moves",
     "share",
     "scale",
     "at_bound",
-    "window_moves",
     "window_active",
+    "window_elements",
 )
-_NUMBERS += ("window_elements", "last_share", "last_dead")
+_NUMBERS += ("last_share", "last_dead", *_COUNTS)
 _HEADER = 1 + len(_NUMBERS) + 3  # and the elements and squares since the last move, and the number of units
 _SILENCE = 1000  # forwards without a step after which it is said that nothing moves
 
@@ -135,7 +136,8 @@ class Gauge:
             self.seen = None
         self.active.add_(active)
         self.elements.add_(y.numel())
-        self.squares.add_(torch.linalg.vector_norm(x, dtype=torch.float32).square())
+        half = x.dtype in (torch.float16, torch.bfloat16)
+        self.squares.add_(torch.linalg.vector_norm(x, dtype=torch.float32 if half else None).square())
 
     def _move_to(self, device: torch.device) -> None:
         assert self.active is not None
@@ -163,17 +165,18 @@ class Gauge:
         """One step of the controller, from the totals of all processes: τ ← max(0, τ + gain · rms · (s − ŝ)/n_s).
 
         n_s is how fast the share of zeros grows with τ/rms at s where pre-activations are Gaussian: so `gain` is the
-        share of the error that a step takes away. Where the layer's scale has fallen far below its threshold, the
-        threshold is the unit, since steps of the rms would never get there. The integral of the error is τ itself, so
-        a bound winds nothing up.
+        share of the error that a step takes away. A layer that is nearly silent takes that share off its threshold,
+        since steps of a vanishing rms would never get there. The integral of the error is τ itself, so a bound winds
+        nothing up.
         """
         active, elements, squares = totals
         if not all(map(math.isfinite, totals)):
             self.clear()  # inf or NaN came in: nothing to learn from
             return
         self.share, self.scale = 1.0 - active / elements, math.sqrt(squares / elements)
-        unit = max(self.scale, 0.5 * self.module.threshold)
-        wanted = self.module.threshold + gain * unit * (target - self.share) / self._growth_at(target)
+        wanted = self.module.threshold + gain * self.scale * (target - self.share) / self._growth_at(target)
+        if 1.0 - self.share < 0.25 * (1.0 - target):
+            wanted = min(wanted, (1.0 - gain) * self.module.threshold)
         self.at_bound = wanted < 0.0
         self.module.threshold = max(0.0, wanted)
         if clip_follows and self.first_threshold > 0.0:
@@ -212,7 +215,8 @@ class Gauge:
     def state(self) -> Tensor:
         """All of it as one float64 tensor, which goes into the module's own state."""
         units = 0 if self.active is None else self.active.numel()
-        numbers = [_FORMAT, *(float(getattr(self, name)) for name in _NUMBERS)]
+        known = [float(getattr(self, name)) for name in _NUMBERS]
+        numbers = [_FORMAT, *(-1.0 if math.isnan(value) else value for value in known)]
         numbers += [float(self.elements), float(self.squares), float(units)]
         parts = [torch.tensor(numbers, dtype=torch.float64, device="cpu")]
         if self.active is not None:
@@ -233,9 +237,8 @@ class Gauge:
         if numbers[0] != _FORMAT or len(state) < _HEADER or len(state) != _HEADER + 2 * int(numbers[-1]):
             raise ValueError(f"the state of {self.name!r} has {len(state)} numbers that no hold of this version wrote.")
         for name, value in zip(_NUMBERS, numbers[1:], strict=False):
-            setattr(self, name, value)
-        self.steps, self.wait, self.moves = int(self.steps), int(self.wait), int(self.moves)
-        self.window_moves, self.at_bound = int(self.window_moves), bool(self.at_bound)
+            setattr(self, name, int(value) if name in _COUNTS else math.nan if value == -1.0 else value)
+        self.at_bound = bool(self.at_bound)
         self.elements.fill_(int(numbers[-3]))
         self.squares.fill_(numbers[-2])
         units = int(numbers[-1])

@@ -9,15 +9,14 @@ from typing import Literal
 
 from torch import nn
 
-from hush.nn.activations import from_design
-from hush.nn.models.pieces import check_sizes, size_of
+from hush.nn.models.pieces import ActivationSource, activation_factory, check_sizes, size_of
 from hush.theory import Design
 
 __all__ = ["cnn", "mlp"]
 
 
 def mlp(
-    in_features: int, out_features: int, design: Design, *, width: int | None = None, depth: int | None = None
+    in_features: int, out_features: int, design: ActivationSource, *, width: int | None = None, depth: int | None = None
 ) -> nn.Sequential:
     """`depth` hidden layers h^l = W^l x^{l−1} + b^l, x^l = φ(h^l), of `width` units, and a linear head.
 
@@ -25,15 +24,18 @@ def mlp(
     are flattened. The weights are torch's own until `hush.init_` draws them.
 
     Arguments:
+        design: or what makes an activation when it is called, such as nn.ReLU.
         width: by default that of the design.
         depth: likewise.
     """
-    width, depth = size_of("width", width, design.width), size_of("depth", depth, design.depth)
+    plan, phi = design if isinstance(design, Design) else None, activation_factory(design)
+    width = size_of("width", width, plan.width if plan else None)
+    depth = size_of("depth", depth, plan.depth if plan else None)
     check_sizes(in_features=in_features, out_features=out_features)
     modules: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     for layer in range(1, depth + 1):
         modules[f"layer{layer}"] = nn.Linear(in_features if layer == 1 else width, width)
-        modules[f"phi{layer}"] = from_design(design)
+        modules[f"phi{layer}"] = phi()
     modules["head"] = nn.Linear(width, out_features)
     return nn.Sequential(modules)
 
@@ -41,7 +43,7 @@ def mlp(
 def cnn(
     in_channels: int,
     out_features: int,
-    design: Design,
+    design: ActivationSource,
     *,
     channels: int | None = None,
     depth: int | None = None,
@@ -57,6 +59,7 @@ def cnn(
     32×32 images the paper's 50 layers cost 41 GMAC per image: on a CPU take fewer channels.
 
     Arguments:
+        design: or what makes an activation when it is called, such as nn.ReLU.
         channels: by default the width of the design.
         depth: by default that of the design.
         kernel: odd, so that padding keeps the size.
@@ -64,7 +67,9 @@ def cnn(
         pool: "average" takes the mean over positions before the head; "none" feeds all of them to it.
         positions: with pool="none", how many positions an input has (height × width).
     """
-    channels, depth = size_of("channels", channels, design.width), size_of("depth", depth, design.depth)
+    plan, phi = design if isinstance(design, Design) else None, activation_factory(design)
+    channels = size_of("channels", channels, plan.width if plan else None)
+    depth = size_of("depth", depth, plan.depth if plan else None)
     check_sizes(in_channels=in_channels, out_features=out_features)
     if kernel < 1 or kernel % 2 == 0:
         raise ValueError(f"kernel must be odd, so that padding keeps the size, got {kernel}.")
@@ -82,7 +87,7 @@ def cnn(
         modules[f"layer{layer}"] = convolution(
             in_channels if layer == 1 else channels, channels, kernel, padding=kernel // 2, padding_mode=padding
         )
-        modules[f"phi{layer}"] = from_design(design)
+        modules[f"phi{layer}"] = phi()
     if pool == "average":
         modules["pool"] = nn.AdaptiveAvgPool1d(1) if dims == 1 else nn.AdaptiveAvgPool2d(1)
     modules["flatten"] = nn.Flatten()

@@ -1,7 +1,7 @@
-"""The draw of the residual networks of this package by what each of their layers is for.
+"""The draw of the networks of this package by what each of their layers is for.
 
 `hush.init_` finds the same by data flow and needs a design; an activation that has none (ReLU, GELU, any other that the
-registry knows) starts right by this. W ~ N(0, σ²/fan-in), biases 0:
+registry knows) starts right by this. W ~ N(0, σ²/fan-in), biases 0. In a residual network:
 
 reads the input, a norm or the stream        σ² = 1                   its output has the variance of what it reads
 reads a norm and feeds φ                     σ² = q*                  so φ reads N(0, q*)
@@ -9,6 +9,7 @@ reads φ and writes to the stream             σ² = 1/E[φ′²]            the
 reads φ times a linear layer (gated)         σ² = 1/(q*E[φ′²]+E[φ²])  the same, over both ways through the product
 reads φ and feeds φ, no norm between         σ² = q*/E[φ²]            so φ reads N(0, q*)
 reads φ and is the head                      σ² = 1/E[φ²]             logits of variance 1, less what pooling averages
+In a chain, as the paper has it: the first layer σ² = 1, all others on the Edge of Chaos, which also draws biases.
 """
 
 import math
@@ -22,36 +23,39 @@ from hush.nn.models.resnets import ResNet, ResNetBlock
 from hush.nn.models.transformers import GPT, CausalAttention, FeedForward, GatedFeedForward
 from hush.nn.recognise import activations_of, phi_of
 from hush.nn.weights import fan_in
-from hush.theory import Activation
+from hush.theory import Activation, edge_of_chaos
 
 __all__ = ["draw_by_role_"]
 
-_Layer = nn.Linear | nn.Conv2d
+_Layer = nn.Linear | nn.Conv1d | nn.Conv2d
 
 
 @torch.no_grad()
-def draw_by_role_(
-    model: ResidualMLP | ResNet | GPT, *, q_star: float = 1.0, generator: torch.Generator | None = None
-) -> None:
-    """Draw every weight of a network that `residual_mlp`, `resnet` or `gpt` made, for the activation that is in it.
+def draw_by_role_(model: nn.Module, *, q_star: float = 1.0, generator: torch.Generator | None = None) -> None:
+    """Draw every weight of a network that a function of `hush.nn` made, for the activation that is in it.
 
     Norms and learned branch scales keep what they start with. In front of a norm the scale of a layer is free.
 
     Raises:
         ValueError: if the model is another one, or its activation is not in the registry.
     """
-    if not isinstance(model, (ResidualMLP, ResNet, GPT)):
+    chain = isinstance(model, nn.Sequential) and hasattr(model, "layer1") and hasattr(model, "head")
+    if not (chain or isinstance(model, (ResidualMLP, ResNet, GPT))):
         raise ValueError(
-            f"draw_by_role_ knows the networks of residual_mlp, resnet and gpt, got {type(model).__name__}; "
-            "hush.init_ takes any model."
+            "draw_by_role_ knows the networks that mlp, cnn, residual_mlp, resnet and gpt make, "
+            f"got {type(model).__name__}; hush.init_ looks at any model."
         )
     if not (math.isfinite(q_star) and q_star > 0.0):
         raise ValueError(f"q_star must be positive and finite, got {q_star}.")
     phi = _activation(model)
-    for layer, variance in _variances(model, phi, q_star):
+    if isinstance(model, nn.Sequential):
+        draws = _of_chain(model, phi, q_star)
+    else:
+        draws = ((layer, variance, 0.0) for layer, variance in _of_stream(model, phi, q_star))
+    for layer, variance, bias_variance in draws:
         layer.weight.normal_(0.0, math.sqrt(variance / fan_in(layer.weight)), generator=generator)
         if layer.bias is not None:
-            layer.bias.zero_()
+            layer.bias.normal_(0.0, math.sqrt(bias_variance), generator=generator)
     if isinstance(model, GPT):
         for table in (model.token, model.position):
             table.weight.normal_(0.0, math.sqrt(0.5), generator=generator)
@@ -67,7 +71,15 @@ def _activation(model: nn.Module) -> Activation:
     return known.pop()
 
 
-def _variances(model: nn.Module, phi: Activation, q_star: float) -> Iterator[tuple[_Layer, float]]:
+def _of_chain(model: nn.Sequential, phi: Activation, q_star: float) -> Iterator[tuple[_Layer, float, float]]:
+    """Every layer with its σ_w² and σ_b²."""
+    edge = edge_of_chaos(phi, q_star)
+    for name, layer in model.named_children():
+        if isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)):
+            yield layer, *((1.0, 0.0) if name == "layer1" else edge)
+
+
+def _of_stream(model: nn.Module, phi: Activation, q_star: float) -> Iterator[tuple[_Layer, float]]:
     """Every layer with its σ², in the order of registration, which is that of the data."""
     slope = float(phi.slope_moment(1, q_star))
     square = float(phi.second_moment(q_star))

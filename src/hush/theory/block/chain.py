@@ -23,6 +23,7 @@ import numpy as np
 from hush.theory._arrays import Array, Value
 from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
+from hush.theory.block.pair_draws import draw_pair
 from hush.theory.block.protocol import LayerNoise
 
 __all__ = ["Chain"]
@@ -135,6 +136,23 @@ class Chain:
             self.sigma_w**2 * (x * y).mean(1) + self.sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b))
         )
         return p_a, p_b, covariance
+
+    def next_pair(self, x_a: Array, x_b: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Pre-activations drawn with the covariance that `propagate_pairs` gives."""
+        return draw_pair(*self.propagate_pairs(x_a, x_b), x_a.shape[1], rng)
+
+    @property
+    def keeps_stream(self) -> bool:
+        """Every layer draws its pre-activations anew."""
+        return False
+
+    @property
+    def keeps_units(self) -> bool:
+        return False
+
+    def preactivation_units(self, width: int) -> int | None:
+        """The layer's own."""
+        return width
 
     # --- where to look ---
 

@@ -8,6 +8,8 @@ points, phases, bands, odds and designs are written against this protocol and kn
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from hush.theory._arrays import Array, Value
 from hush.theory.activations.protocol import Activation
 
@@ -98,8 +100,24 @@ class Block(Protocol):
         """What `width` units make of a stream of variance p."""
         ...
 
-    def propagate_pairs(self, h_a: Array, h_b: Array) -> tuple[Array, Array, Array]:
-        """(p_a, p_b, covariance) after the block, from drawn pre-activations of shape (pairs, width)."""
+    def next_pair(self, x_a: Array, x_b: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """The streams of two inputs after a block whose weights are drawn, from those before, of shape (pairs,
+        width)."""
+        ...
+
+    @property
+    def keeps_stream(self) -> bool:
+        """Whether the stream is carried along (p is then |x|²/N as measured) or drawn anew (p is then the variance of
+        the draw, and what one measures has the noise of N draws on top)."""
+        ...
+
+    @property
+    def keeps_units(self) -> bool:
+        """Whether φ reads the very units of the stream, so that the noise of one block is that of the next."""
+        ...
+
+    def preactivation_units(self, width: int) -> int | None:
+        """How many draws a measured q is an average over; None where q follows from p."""
         ...
 
     # --- where to look ---

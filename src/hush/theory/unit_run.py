@@ -1,0 +1,86 @@
+"""Networks of one-matrix residual blocks with all N units, but without their matrices.
+
+In x ← x + β(Wφ(n(x)) + b) the units that φ reads are those of the stream, so its averages are remembered from block to
+block and p alone is no Markov chain (`block.residual`). All N units together are one, and cost N numbers a block
+instead of N²: given x the branch's outputs f = Wφ + b are i.i.d. N(0, v̂), and given f the matrix is what it was but
+along φ, so that
+
+    Wᵀδ = (σ_w²/N) φ (f·δ)/v̂ + σ_w |δ|/√N (g − (1 − √(σ_b²/v̂)) φ (φ·g)/|φ|²),    g ~ N(0, I),
+
+exactly, for any δ that comes from behind the block. What runs here is distributed as the network itself.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush.theory._arrays import Array
+from hush.theory.block.norm import backward_through, hold, normalise
+from hush.theory.block.residual import Residual
+
+__all__ = ["run_units", "unit_samples"]
+
+# So many (unit, block) pairs in all, about a second of work, and so many in memory at a time.
+_BUDGET, _AT_A_TIME = 6e6, 4e6
+_FEWEST = 200
+
+
+def unit_samples(width: int, depth: int, samples: int) -> int:
+    """How many of `samples` networks of this size are run."""
+    return int(min(samples, max(_FEWEST, _BUDGET / (width * depth))))
+
+
+def run_units(block: Residual, width: int, depth: int, starts: Array, seed: int) -> tuple[Array, Array]:
+    """(|x|²/N entering blocks 1 … depth, log10 gain from the last of them to 1 … depth − 1), from p_1 = `starts`."""
+    at_a_time = max(1, int(_AT_A_TIME / (width * depth)))
+    rng = np.random.default_rng((seed, 3))
+    parts = [_run(block, width, depth, starts[i : i + at_a_time], rng) for i in range(0, starts.size, at_a_time)]
+    return np.concatenate([p for p, _ in parts], axis=1), np.concatenate([gain for _, gain in parts], axis=1)
+
+
+def _run(block: Residual, width: int, depth: int, starts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    count, beta = starts.size, block.branch_scale
+    front, behind = (block.norm, None) if block.reads_norm else (None, block.norm)
+    x = np.sqrt(starts)[:, None] * rng.standard_normal((count, width))
+    p, gains = np.empty((depth, count)), np.empty((depth - 1, count))
+    kept: list[tuple[NDArray[np.float32], Array, NDArray[np.float32], Array, Array]] = []
+    for layer in range(depth):
+        p[layer] = np.mean(x * x, axis=1)
+        if layer == depth - 1:
+            break
+        read, scale = normalise(front, x)
+        active = block.phi(read)
+        v = block.sigma_w**2 * np.mean(active * active, axis=1, keepdims=True) + block.sigma_b**2
+        f = np.sqrt(v) * rng.standard_normal((count, width))
+        x, behind_scale = normalise(behind, hold(x + beta * f))
+        kept.append((read.astype(np.float32), scale, f.astype(np.float32), behind_scale, v))
+    delta = rng.standard_normal((count, width))
+    delta /= np.sqrt(np.sum(delta * delta, axis=1, keepdims=True))
+    total = np.zeros(count)
+    for layer in range(depth - 2, -1, -1):
+        read32, scale, f32, behind_scale, v = kept[layer]
+        read, f = read32.astype(np.float64), f32.astype(np.float64)
+        if behind is not None:
+            delta = backward_through(behind, x, behind_scale, delta)
+            x = read  # with the norm behind, what the block reads is what the one before it normalised
+        back = _transposed(block, block.phi(read), f, v, delta, rng)
+        through = backward_through(front, read, scale, block.phi.derivative(read) * back)
+        delta = delta + beta * through
+        # Of length 1 again before every block, so that nothing overflows however much it grows.
+        square = np.maximum(np.sum(delta * delta, axis=1), 1e-300)
+        delta /= np.sqrt(square)[:, None]
+        total += np.log10(square)
+        gains[layer] = total
+    return p, gains
+
+
+def _transposed(block: Residual, active: Array, f: Array, v: Array, delta: Array, rng: np.random.Generator) -> Array:
+    """Wᵀδ, W drawn given that Wφ + b = f; see the module's docstring."""
+    width = f.shape[1]
+    safe = np.where(v > 0.0, v, 1.0)
+    known = block.sigma_w**2 / width * np.sum(f * delta, axis=1, keepdims=True) / safe
+    g = rng.standard_normal(f.shape)
+    square = np.sum(active * active, axis=1, keepdims=True)
+    share = (1.0 - block.sigma_b / np.sqrt(safe)) * np.sum(active * g, axis=1, keepdims=True)
+    share = share / np.where(square > 0.0, square, 1.0)
+    length = np.sqrt(np.sum(delta * delta, axis=1, keepdims=True) / width)
+    return np.asarray(active * (known - block.sigma_w * length * share) + block.sigma_w * length * g)
