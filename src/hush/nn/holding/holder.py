@@ -16,7 +16,7 @@ from hush.nn.holding.optimizer_steps import listen, stop_listening
 from hush.nn.holding.targets import Ramp, targets_by_name
 from hush.nn.structure import listed
 
-__all__ = ["Hold", "hold"]
+__all__ = ["Hold", "hold", "release"]
 
 
 def hold(
@@ -59,6 +59,13 @@ def hold(
         ValueError: if the model has no activation of hush, or one is held already, or a pattern matches none.
     """
     return Hold(model, sparsity, gain, schedule, clip, window, every, sync, process_group)
+
+
+def release(model: nn.Module) -> None:
+    """Let go of whatever in `model` is held: the thresholds stay where they are, and in the state_dict."""
+    for module in model.modules():
+        if isinstance(module, Thresholded) and module._gauge is not None and module._gauge.hold is not None:
+            module._gauge.hold.remove()
 
 
 class Hold:
