@@ -7,6 +7,7 @@ from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, draw_by_role_, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
+from hush.nn.relative import RelativeCReLU, RelativeCST, RelativeReLU, RelativeSoftThreshold
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.nn.swapping import swap_activations
 
@@ -25,6 +26,10 @@ __all__ = [
     "LeftAlone",
     "Ramp",
     "Recognised",
+    "RelativeCReLU",
+    "RelativeCST",
+    "RelativeReLU",
+    "RelativeSoftThreshold",
     "ResNet",
     "ResidualMLP",
     "ShiftedReLU",

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "Thresholded", "act_layer", "from_design"]
 
 
+# A hold adds at least so many numbers to the state; fewer are the state of another activation.
+HELD_NUMBERS = 17
+
+
 class Thresholded(nn.Module):
     """An activation with a threshold τ ≥ 0: 0 wherever its input does not pass it."""
 
@@ -62,7 +66,8 @@ class Thresholded(nn.Module):
         return state if self._gauge is None else torch.cat([state, self._gauge.state()])
 
     def set_extra_state(self, state: Any) -> None:
-        if not isinstance(state, Tensor) or state.dim() != 1 or len(state) < len(self._values):
+        more = len(state) - len(self._values) if isinstance(state, Tensor) and state.dim() == 1 else -1
+        if more != 0 and more < HELD_NUMBERS:
             shape = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
             names = " and ".join(self._values)
             raise ValueError(f"the state of {type(self).__name__} is a tensor of {names}, got {shape}.")

@@ -124,6 +124,13 @@ def test_dead_units_are_those_never_active_in_a_window():
     assert hold.report().layers[0].dead == 16 / WIDTH
 
 
+def test_a_state_is_never_taken_for_that_of_another_activation():
+    from hush.nn.activations import HELD_NUMBERS
+
+    _, hold, _ = _held(hn.CReLU(1.0, 1.0), 0.9)
+    assert hold.gauges[0].state().numel() == HELD_NUMBERS
+
+
 def test_units_of_convolutions_are_channels():
     from torch import nn
 

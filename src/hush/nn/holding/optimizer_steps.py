@@ -32,7 +32,8 @@ def stop_listening(hold: "Hold") -> None:
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for hold in list(_holds):
-        if _trains(optimizer, hold):
+        leads = hold.leader is not None and hold.leader() is optimizer
+        if leads or _trains(optimizer, hold):
             latest, hold.latest = hold.latest, weakref.ref(optimizer)
             if latest is None or latest() is optimizer:
                 hold.leader = hold.latest
