@@ -127,7 +127,7 @@ def _dead_units(model: nn.Module, images: torch.Tensor) -> float:
     return statistics.fmean(shares)
 
 
-def _time(arguments: argparse.Namespace, turns: int = 40) -> None:
+def _time(arguments: argparse.Namespace, turns: int = 12) -> None:
     """The median over turns of held/fixed, each measured next to the other, since the machine may be shared."""
     design = hush.design("crelu", arguments.sparsity, width=300, depth=arguments.blocks)
 
@@ -154,7 +154,7 @@ def _time(arguments: argparse.Namespace, turns: int = 40) -> None:
                 seen.append((time.perf_counter() - began) / 8)
         every_step, every_eighth = ([h / f for h, f in zip(t, times[0], strict=True)] for t in times[1:])
         print(
-            f"{name}: fixed {1e3 * statistics.median(times[0]):.1f} ms a step; held {statistics.median(every_step):.3f} "
+            f"{name}: fixed {1e3 * statistics.median(times[0]):.1f} ms; held {statistics.median(every_step):.3f} "
             f"of that, measured at every eighth step {statistics.median(every_eighth):.3f}.",
             flush=True,
         )
@@ -180,7 +180,8 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         lines.append(f"| {name} ({len(mine)} seeds) | " + " | ".join(cells) + " |")
     size = f"{arguments.blocks} blocks x {arguments.width}, {arguments.epochs} epochs, batch {arguments.batch}"
     title = f"# Held and fixed thresholds, digits, {size}, AdamW {arguments.lr:g}, target {arguments.sparsity:g}"
-    arguments.out.with_suffix(".md").write_text("\n".join([title, "", head, *lines]) + "\n")
+    origin = f"`python -m benchmarks.hold --out {arguments.out}`, {time.strftime('%Y-%m-%d')}, one thread."
+    arguments.out.with_suffix(".md").write_text("\n".join([title, "", origin, "", head, *lines]) + "\n")
 
 
 if __name__ == "__main__":

@@ -114,8 +114,9 @@ def test_a_wide_random_network_does_what_the_theory_says(name, through_scale):
         assert float((module(h) == 0).double().mean()) == pytest.approx(0.85, abs=0.04)
     out = torch.randn(16, width, generator=g)
     (gradient,) = torch.autograd.grad(h, first, out)
-    # χ₁ = 1 at every layer, whatever q is.
-    assert float(gradient.norm() / out.norm()) == pytest.approx(1.0, rel=0.35)
+    # χ₁ = 1 at every layer, whatever q is; at this width the gain over 12 layers is good to a factor. Were χ₁ the V′ of
+    # this design, 0.46 or less, it would be below 0.01.
+    assert 1 / 1.8 < float(gradient.norm() / out.norm()) < 1.8
 
 
 def test_mistakes():

@@ -7,11 +7,12 @@ In a wide layer s² is q itself, so every Gaussian integral of φ is that of ψ 
     c(ρ)     = √(q_a q_b) c_ψ(ρ)      the correlation map of ψ at q = 1
 
 So on the Edge of Chaos σ_w² = 1/E[ψ′²] the slope V′ = E[ψ²]/E[ψ′²] is the same everywhere and V″ = 0: below 1 there is
-one fixed point, and every q goes to it. For a threshold, ψ(z) = (z − τ)₊, it is below 1 at every τ > 0:
-E[(z − τ)₊²] < E[z² 1(z > τ)] − τ E[z 1(z > τ)] = P(z > τ), by parts. Sparsity P(ψ = 0) does not depend on q.
+one fixed point, and every q goes to it. For a threshold τ > 0, clipped or not, it is below 1: ψ² ≤ ψ(z − τ) where z > 0
+(ψ(z + τ) below, for the odd ones), so E[ψ²] ≤ E[zψ] − τE|ψ| < E[zψ] = E[ψ′] = E[ψ′²], by Stein's identity and because
+slopes are 0 or 1. The sparsity P(ψ = 0) does not depend on q.
 
 The derivative of s itself adds to the Jacobian a matrix of rank one, u (ψ − uψ′)ᵀ/N with u = h/s: to the squared length
-of a gradient that knows nothing of h it adds O(1/N), so none of this depends on whether it is taken along.
+of a gradient that knows nothing of h it adds O(1/N): in wide layers none of this depends on whether it is taken along.
 """
 
 import math
