@@ -32,11 +32,10 @@ def test_a_small_error_shrinks_by_the_gain_at_each_step(name):
         assert errors[k] / errors[0] == pytest.approx(0.9**k, abs=0.06)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
-@pytest.mark.parametrize("goal", [0.6, 0.95, 0.98])
+@pytest.mark.parametrize(("scale", "goal"), [(1.0, 0.6), (50.0, 0.95), (1e-3, 0.98)])
 def test_any_scale_of_inputs_reaches_the_goal(scale, goal):
     model, hold, optimizer = _held(hn.ShiftedReLU(1.0), goal)
-    for x in batches(400, 64, features=WIDTH):
+    for x in batches(300, 32, features=WIDTH):
         take_step(model, optimizer, scale * x)
     assert hold.report().layers[0].zeros == pytest.approx(goal, abs=0.01)
     assert model.act.threshold / scale == pytest.approx(statistics.NormalDist().inv_cdf(goal), abs=0.05)
@@ -72,7 +71,7 @@ def test_a_bound_is_reported_and_winds_nothing_up():
 
 def test_a_layer_whose_scale_collapses_comes_back():
     model, hold, optimizer = _held(hn.CReLU(1.6, 1.0), 0.95)
-    for x in batches(400, 64, features=WIDTH):
+    for x in batches(300, 32, features=WIDTH):
         take_step(model, optimizer, 1e-3 * x)
     assert hold.report().layers[0].zeros == pytest.approx(0.95, abs=0.01)
 
