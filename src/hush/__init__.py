@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from hush import train as train
     from hush.diagnose.callable_package import diagnose as diagnose
     from hush.diagnose.share_of_zeros import sparsity as sparsity
+    from hush.nn import hold as hold
     from hush.nn import init_ as init_
+    from hush.nn import ramp as ramp
     from hush.theory import Design as Design
     from hush.theory import design as design
 
@@ -28,8 +30,10 @@ __all__ = [
     "data",
     "design",
     "diagnose",
+    "hold",
     "init_",
     "nn",
+    "ramp",
     "report",
     "sparse",
     "sparsity",
@@ -43,8 +47,10 @@ _LAZY = {
     "bench": ("hush.bench", None),
     "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),
+    "hold": ("hush.nn", "hold"),
     "init_": ("hush.nn", "init_"),
     "nn": ("hush.nn", None),
+    "ramp": ("hush.nn", "ramp"),
     "report": ("hush.report", None),
     "sparse": ("hush.sparse", None),
     "sparsity": ("hush.diagnose", "sparsity"),

@@ -7,7 +7,7 @@ needs the output alone, so overwriting the input would save nothing, and results
 does not have them, for whoever builds the network knows its design. In other people's models, where each layer may have
 its own, `in_state_dict=True` adds them as one small float64 tensor, torch's own "extra state": so whatever saves and
 loads a state_dict (safetensors, `save_pretrained`) keeps them. What is found in a checkpoint is always taken, and what
-is missing there changes nothing.
+is missing there changes nothing. While `hush.hold` moves a threshold, the state goes on with what the hold has counted.
 """
 
 import functools
@@ -18,17 +18,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from hush.nn import functional
+from hush.nn import functional, moving_thresholds
 from hush.theory import ActivationEntry, entry_of
 from hush.theory.activations.registry import resolve
 
 if TYPE_CHECKING:
+    from hush.nn.holding.gauges import Gauge
     from hush.theory import Design
 
-__all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "act_layer", "from_design"]
+__all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "Thresholded", "act_layer", "from_design"]
 
 
-class _Thresholded(nn.Module):
+# A hold adds at least so many numbers to the state; fewer are the state of another activation.
+HELD_NUMBERS = 17
+
+
+class Thresholded(nn.Module):
     """An activation with a threshold τ ≥ 0: 0 wherever its input does not pass it."""
 
     # Its name in the registry.
@@ -38,6 +43,8 @@ class _Thresholded(nn.Module):
 
     def __init__(self, threshold: float, *, inplace: bool = False, in_state_dict: bool = False) -> None:
         super().__init__()
+        # What `hush.hold` measures here, while it does.
+        self._gauge: Gauge | None = None
         self.in_state_dict = in_state_dict
         self.threshold = float(threshold)
         if not (math.isfinite(self.threshold) and self.threshold >= 0.0):
@@ -55,21 +62,30 @@ class _Thresholded(nn.Module):
         """τ, and m where there is one; NaN where somebody has made a tensor of it, which has an entry of its own."""
         values = [getattr(self, name) for name in self._values]
         plain = [math.nan if isinstance(value, Tensor) else float(value) for value in values]
-        return torch.tensor(plain, dtype=torch.float64, device="cpu")
+        state = torch.tensor(plain, dtype=torch.float64, device="cpu")
+        return state if self._gauge is None else torch.cat([state, self._gauge.state()])
 
     def set_extra_state(self, state: Any) -> None:
-        if not isinstance(state, Tensor) or state.shape != (len(self._values),):
+        more = len(state) - len(self._values) if isinstance(state, Tensor) and state.dim() == 1 else -1
+        if more != 0 and more < HELD_NUMBERS:
             shape = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
             names = " and ".join(self._values)
             raise ValueError(f"the state of {type(self).__name__} is a tensor of {names}, got {shape}.")
-        for name, value in zip(self._values, state.tolist(), strict=True):
+        own, counted = state[: len(self._values)], state[len(self._values) :]
+        for name, value in zip(self._values, own.tolist(), strict=True):
             # What stays the same is not written: an accelerated model would prepare itself anew.
             if not math.isnan(value) and value != getattr(self, name):
                 setattr(self, name, value)
+        if self._gauge is not None:
+            self._gauge.load(counted)
+
+    def _is_moving(self) -> bool:
+        """Whether compiled code must read the threshold anew at each run."""
+        return self._gauge is not None and torch.compiler.is_compiling() and not torch.compiler.is_exporting()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Pickles from before there was `in_state_dict` lack it.
-        super().__setstate__({"in_state_dict": False, **state})  # type: ignore[no-untyped-call]
+        # Older pickles lack these.
+        super().__setstate__({"in_state_dict": False, "_gauge": None, **state})  # type: ignore[no-untyped-call]
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -93,7 +109,7 @@ class _Thresholded(nn.Module):
         pass
 
 
-class _Clipped(_Thresholded):
+class _Clipped(Thresholded):
     """And a clip m > 0, the most it gives out."""
 
     _values = ("threshold", "clip")
@@ -108,21 +124,25 @@ class _Clipped(_Thresholded):
         return f"{super().extra_repr()}, clip={self.clip:g}"
 
 
-class ShiftedReLU(_Thresholded):
+class ShiftedReLU(Thresholded):
     """ReLU_τ(x) = max(x − τ, 0)."""
 
     activation = "shifted_relu"
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._gauge is not None and self._is_moving():
+            return moving_thresholds.one_sided(x, self._gauge.threshold, self._gauge.clip)
         return functional.shifted_relu(x, self.threshold)
 
 
-class SoftThreshold(_Thresholded):
+class SoftThreshold(Thresholded):
     """ST_τ(x) = sign(x) max(|x| − τ, 0)."""
 
     activation = "soft_threshold"
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._gauge is not None and self._is_moving():
+            return moving_thresholds.odd(x, self._gauge.threshold, self._gauge.clip)
         return functional.soft_threshold(x, self.threshold)
 
 
@@ -132,6 +152,8 @@ class CReLU(_Clipped):
     activation = "crelu"
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._gauge is not None and self._is_moving():
+            return moving_thresholds.one_sided(x, self._gauge.threshold, self._gauge.clip)
         return functional.crelu(x, self.threshold, self.clip)
 
 
@@ -141,15 +163,19 @@ class CST(_Clipped):
     activation = "cst"
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._gauge is not None and self._is_moving():
+            return moving_thresholds.odd(x, self._gauge.threshold, self._gauge.clip)
         return functional.cst(x, self.threshold, self.clip)
 
 
-class FATReLU(_Thresholded):
+class FATReLU(Thresholded):
     """FATReLU_τ(x) = x for x > τ, else 0 (Kurtz et al. 2020): for comparison, hush designs none."""
 
     activation = "fatrelu"
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._gauge is not None and self._is_moving():
+            return moving_thresholds.jump(x, self._gauge.threshold)
         return functional.fatrelu(x, self.threshold)
 
 
@@ -169,7 +195,7 @@ def from_design(design: "Design", *, in_state_dict: bool = False) -> nn.Module:
         raise ValueError(f"{design.activation} needs a clip, and this design has none.")
     values = {"threshold": design.threshold, "clip": design.clip}
     module: nn.Module = kind(**{name: values[name] for name in entry.parameters})
-    if isinstance(module, _Thresholded):
+    if isinstance(module, Thresholded):
         module.in_state_dict = in_state_dict
     return module
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hush.train.errors import MissingExtraError as MissingExtraError
     from hush.train.errors import RunBusyError as RunBusyError
     from hush.train.errors import RunError as RunError
+    from hush.train.hold_sparsity import HoldSparsity as HoldSparsity
     from hush.train.machine import Machine as Machine
     from hush.train.outcome import Outcome as Outcome
     from hush.train.result import Divergence as Divergence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Divergence",
+    "HoldSparsity",
     "Interrupted",
     "Machine",
     "MissingExtraError",
@@ -44,6 +46,7 @@ __all__ = [
 # name: the module that holds it
 _HOME = {
     "Divergence": "result",
+    "HoldSparsity": "hold_sparsity",
     "Interrupted": "errors",
     "Machine": "machine",
     "MissingExtraError": "errors",
@@ -59,7 +62,7 @@ _HOME = {
     "load_run": "result",
     "train": "run",
 }
-_NEEDS_LIGHTNING = ("SparsityMonitor", "train")
+_NEEDS_LIGHTNING = ("HoldSparsity", "SparsityMonitor", "train")
 
 
 def __getattr__(name: str) -> Any:

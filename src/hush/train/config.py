@@ -135,6 +135,7 @@ class TrainConfig:
     shrink: int = _note("Average the images over squares of so many pixels.", 1)
     per_image: bool = _note("Standardise each image by itself.", False)
     validation: float = _note("The share of the training set held out.", 0.1)
+    hold: bool = _note("Hold the sparsity: thresholds move while it trains.", False)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
     engine: str = _note("sparse (hush.sparse) or dense; by default sparse for mlp and cnn.", None)
     precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
@@ -213,6 +214,8 @@ class TrainConfig:
             for name, nothing in _OF_IMAGES.items():
                 if getattr(self, name) != nothing:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
+        if self.hold and not self.designed:
+            raise ValueError(f"{self.activation} has no threshold to move, so hold = True holds nothing.")
         if not self.designed:
             for name in ("sparsity", "threshold", "clip", "v_prime"):
                 if getattr(self, name) is not None:

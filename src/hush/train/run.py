@@ -22,8 +22,10 @@ from torch import nn
 import hush
 from hush._files import replace_text, try_lock
 from hush.nn import checkpoint
+from hush.nn.holding import release
 from hush.train.config import TrainConfig
 from hush.train.errors import Interrupted, RunBusyError, RunError
+from hush.train.hold_sparsity import hold_run
 from hush.train.machine import this_machine, utc_now
 from hush.train.material import Material, load_material
 from hush.train.memory import check_memory
@@ -90,6 +92,8 @@ def _train(
     elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
     model = build(config, material.shape, material.classes)
+    if config.hold:
+        hold_run(config, model, material.steps)
     task = Task(config, model, config.epochs * material.steps)
     record = Record(config, path, material.validation, material.chance, material.fingerprint)
     callbacks: list[Callback] = [record]
@@ -161,6 +165,7 @@ def _finish(
     # A copy, since DDP may still hold the original, whose layout must then stay.
     model = copy.deepcopy(model)
     hush.sparse.decelerate(model)
+    release(model)  # the thresholds stay, what the hold has counted is of no use to readers
     plan = config.design()
     score = evaluate(model, material.test)
     scratch = path / f".checkpoint.{os.getpid()}"

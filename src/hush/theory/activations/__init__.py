@@ -31,6 +31,7 @@ from hush.theory.activations.registry import (
     register,
     unregister,
 )
+from hush.theory.activations.relative import Relative
 from hush.theory.activations.smooth import Smooth
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "ActivationEntry",
     "Kernel",
     "PiecewiseLinear",
+    "Relative",
     "Smooth",
     "TorchTwin",
     "activation",

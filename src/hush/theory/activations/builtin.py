@@ -1,10 +1,12 @@
 """The activations hush brings along: one entry each. Importing this module registers them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hush.theory.activations import constructors
 from hush.theory.activations.edge_of_ramp import curvature_on_edge, slope_on_edge
 from hush.theory.activations.piecewise import PiecewiseLinear
+from hush.theory.activations.protocol import Activation
 from hush.theory.activations.registry import (
     ActivationEntry,
     Kernel,
@@ -13,6 +15,7 @@ from hush.theory.activations.registry import (
     one_sided_threshold,
     register,
 )
+from hush.theory.activations.relative import Relative
 
 __all__: list[str] = []
 
@@ -182,3 +185,30 @@ register(
         "tanh", constructors.tanh, label="tanh", odd=True, torch_twins=(TorchTwin("torch.nn:Tanh", lambda m: ()),)
     )
 )
+
+# Thresholds in units of the layer's own root mean square: known to the theory, not yet chosen by `design`.
+
+
+def _relative(name: str) -> Callable[..., Activation]:
+    """From τ and m in units of s to φ."""
+    psi: Callable[..., Activation] = getattr(constructors, name)
+    return lambda *parameters: Relative(psi(*parameters))
+
+
+for _name, _psi, _parameters, _class in (
+    ("relative_relu", "shifted_relu", ("threshold",), "RelativeReLU"),
+    ("relative_soft_threshold", "soft_threshold", ("threshold",), "RelativeSoftThreshold"),
+    ("relative_crelu", "crelu", ("threshold", "clip"), "RelativeCReLU"),
+    ("relative_cst", "cst", ("threshold", "clip"), "RelativeCST"),
+):
+    register(
+        ActivationEntry(
+            _name,
+            _relative(_psi),
+            _parameters,
+            label=_name.replace("_", " "),
+            odd=_psi in ("soft_threshold", "cst"),
+            relative=True,
+            module=f"hush.nn.relative:{_class}",
+        )
+    )

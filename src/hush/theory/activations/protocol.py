@@ -1,7 +1,7 @@
 """What the theory asks of an activation φ, whatever it is made of.
 
-`PiecewiseLinear` answers with closed forms, `Smooth` with quadrature. A third kind is foreseen: one whose threshold is
-relative to its layer, φ(h) = s ψ(h/s) with s the layer's own root mean square, for which E[φ²] is linear in q.
+`PiecewiseLinear` answers with closed forms, `Smooth` with quadrature, and `Relative` for a threshold in units of its
+layer, φ(h) = s ψ(h/s) with s the layer's own root mean square, for which E[φ²] is linear in q.
 
 Everything is an expectation over x = √q z, z standard normal, and is a function of q: a float gives a float, an array
 an array.

@@ -75,7 +75,7 @@ class ActivationEntry:
         title: its name in lists to choose from.
         symbol: its name in figures, as matplotlib's mathtext.
         odd: whether φ(−x) = −φ(x).
-        relative: whether the threshold is relative to the layer's own size. None is yet.
+        relative: whether the threshold is relative to the layer's own size, as of `Relative`.
         threshold_at: from a sparsity to τ/√q*; None where `design` has nothing to choose.
         lowest_sparsity: the sparsity at τ = 0.
         slope_of_clip, curvature_of_clip: from τ and every m at q* = 1 to V′ and to V″ on the Edge of Chaos, where a

@@ -1,0 +1,128 @@
+"""A threshold in units of the layer's own size: φ(h) = s ψ(h/s), s the root mean square of h over the layer's units.
+
+In a wide layer s² is q itself, so every Gaussian integral of φ is that of ψ at q = 1 times a power of q:
+
+    E[φ²](q) = q E[ψ²]                V(q) = σ_w² E[ψ²] q + σ_b²: a straight line
+    E[φ′²]   = E[ψ′²]                 the same at every q
+    c(ρ)     = √(q_a q_b) c_ψ(ρ)      the correlation map of ψ at q = 1
+
+So on the Edge of Chaos σ_w² = 1/E[ψ′²] the slope V′ = E[ψ²]/E[ψ′²] is the same everywhere and V″ = 0: below 1 there is
+one fixed point, and every q goes to it. For a threshold τ > 0, clipped or not, it is below 1: ψ² ≤ ψ(z − τ) where z > 0
+(ψ(z + τ) below, for the odd ones), so E[ψ²] ≤ E[zψ] − τE|ψ| < E[zψ] = E[ψ′] = E[ψ′²], by Stein's identity and because
+slopes are 0 or 1. The sparsity P(ψ = 0) does not depend on q.
+
+The derivative of s itself adds to the Jacobian a matrix of rank one, u (ψ − uψ′)ᵀ/N with u = h/s: to the squared length
+of a gradient that knows nothing of h it adds O(1/N): in wide layers none of this depends on whether it is taken along.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hush.theory._arrays import Value, as_array, in_form_of
+from hush.theory.activations.protocol import Activation
+
+__all__ = ["Relative"]
+
+
+@dataclass(frozen=True)
+class Relative:
+    """φ(h) = s ψ(h/s), with s the layer's own root mean square; as a function of one number it is ψ, at s = 1."""
+
+    psi: Activation
+
+    @property
+    def name(self) -> str:
+        return f"relative {self.psi.name}"
+
+    def __call__(self, x: Value) -> Value:
+        return self.psi(x)
+
+    def derivative(self, x: Value) -> Value:
+        return self.psi.derivative(x)
+
+    def moment(self, power: int, q: Value) -> Value:
+        return _times_power(q, 0.5 * power, self.psi.moment(power, 1.0))
+
+    def mean(self, q: Value) -> Value:
+        return _times_power(q, 0.5, self.psi.mean(1.0))
+
+    def second_moment(self, q: Value) -> Value:
+        return _times_power(q, 1.0, self.psi.second_moment(1.0))
+
+    def second_moment_slope(self, q: Value) -> Value:
+        return _times_power(q, 0.0, self.psi.second_moment(1.0))
+
+    def second_moment_curvature(self, q: Value) -> Value:
+        return _times_power(q, 0.0, 0.0)
+
+    def mean_slope(self, q: Value) -> Value:
+        return _times_power(q, 0.0, self.psi.mean_slope(1.0))
+
+    def slope_moment(self, k: int, q: Value) -> Value:
+        return _times_power(q, 0.0, self.psi.slope_moment(k, 1.0))
+
+    def square_slope_moment(self, q: Value) -> Value:
+        return _times_power(q, 1.0, self.psi.square_slope_moment(1.0))
+
+    def input_slope_moment(self, q: Value) -> Value:
+        return _times_power(q, 1.0, self.psi.input_slope_moment(1.0))
+
+    def sparsity(self, q: Value) -> Value:
+        return _times_power(q, 0.0, self.psi.sparsity(1.0))
+
+    def saturation(self, q: Value) -> Value:
+        return _times_power(q, 0.0, self.psi.saturation(1.0))
+
+    @property
+    def silent_intervals(self) -> tuple[tuple[float, float], ...]:
+        """Of ψ: in units of s."""
+        return self.psi.silent_intervals
+
+    @property
+    def plateaus(self) -> tuple[float, ...]:
+        """Of ψ: in units of s."""
+        return self.psi.plateaus
+
+    def cross_moment(self, rho: Value, q_a: float | Value, q_b: float | Value) -> Value:
+        return self._scaled(rho, q_a, q_b, self.psi.cross_moment(rho, 1.0, 1.0))
+
+    def cross_moment_slope(self, rho: Value, q_a: float | Value, q_b: float | Value) -> Value:
+        return self._scaled(rho, q_a, q_b, self.psi.cross_moment_slope(rho, 1.0, 1.0))
+
+    def cross_moment_and_slope(self, rho: Value, q_a: float | Value, q_b: float | Value) -> tuple[Value, Value]:
+        value, slope = self.psi.cross_moment_and_slope(rho, 1.0, 1.0)
+        return self._scaled(rho, q_a, q_b, value), self._scaled(rho, q_a, q_b, slope)
+
+    def _scaled(self, rho: Value, q_a: float | Value, q_b: float | Value, value: Value) -> Value:
+        found = np.sqrt(np.asarray(q_a, dtype=np.float64) * q_b) * value
+        plain = all(np.ndim(x) == 0 for x in (rho, q_a, q_b))
+        return float(found) if plain else found  # type: ignore[return-value]
+
+    def bound(self) -> float:
+        """∞: a clip at m·s grows with the layer."""
+        return math.inf
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Of ψ: in units of s."""
+        return self.psi.kinks
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """None: it looks the same at every q."""
+        return ()
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """φ(ah) = aφ(h) for a > 0, since s grows along."""
+        return True
+
+    @property
+    def is_odd(self) -> bool:
+        return self.psi.is_odd
+
+
+def _times_power(q: Value, power: float, value: float) -> Value:
+    return in_form_of(q, value * as_array(q) ** power)
