@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks._origin import day_and_machine
 from hush.theory import (
     IMAGE_NORMS,
     Activation,
@@ -299,7 +300,7 @@ def page(command: str, summary: str, lines: list[str]) -> str:
         [
             "# Residual blocks against real random networks",
             "",
-            f"`{command}`, 2026-11-17, 2 cores of an AMD EPYC, Zen 4, AVX-512 (one thread).",
+            f"`{command}`, {day_and_machine()}.",
             "",
             summary,
             "",

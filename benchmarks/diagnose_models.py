@@ -1,8 +1,8 @@
 """What `hush.diagnose` predicts of models that people use, from their own weights, beside what it measures.
 
-    python benchmarks/diagnose_models.py                                  prints the table; about 5 minutes on one core
-    python benchmarks/diagnose_models.py --output docs/results/diagnose_models.md
-    python benchmarks/diagnose_models.py --only resnet18 llama
+    python -m benchmarks.diagnose_models                                  prints the table; about 5 minutes on one core
+    python -m benchmarks.diagnose_models --output docs/results/diagnose_models.md
+    python -m benchmarks.diagnose_models --only resnet18 llama
 
 For every model, over several initialisations by the model's own rule:
 
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 import hush
+from benchmarks._origin import day_and_machine
 
 INPUTS = 16
 
@@ -199,8 +200,8 @@ def table(names: list[str], seeds: int) -> Iterator[str]:
 
 HEAD = """# diagnose on models that people use
 
-`python benchmarks/diagnose_models.py --seeds {seeds} --output docs/results/diagnose_models.md`, 2026-11-17, on one of
-2 cores of an AMD EPYC, Zen 4, AVX-512, which others used at the same time. {seeds} initialisations of each model by its
+`python -m benchmarks.diagnose_models --seeds {seeds} --output docs/results/diagnose_models.md`, {origin}.
+{seeds} initialisations of each model by its
 own rule, {inputs} random inputs each; everything is predicted from the variances of the model's own weights.
 
 """
@@ -233,7 +234,12 @@ def main() -> None:
         lines.append(line)
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
-            file.write(HEAD.format(seeds=options.seeds, inputs=INPUTS) + "\n".join(lines) + "\n" + NOTES)
+            file.write(
+                HEAD.format(seeds=options.seeds, inputs=INPUTS, origin=day_and_machine())
+                + "\n".join(lines)
+                + "\n"
+                + NOTES
+            )
 
 
 if __name__ == "__main__":

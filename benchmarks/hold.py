@@ -24,6 +24,7 @@ from torch import nn
 
 import hush
 import hush.nn as hn
+from benchmarks._origin import day_and_machine
 from hush.data import load
 
 _ROWS: dict[str, dict[str, Any] | None] = {
@@ -65,12 +66,11 @@ def main() -> None:
 
 def _train(arguments: argparse.Namespace, options: dict[str, Any] | None, seed: int) -> dict[str, float]:
     data = load("digits", variance=1.0, flat=True, seed=seed)
-    design = hush.design("crelu", arguments.sparsity, width=arguments.width, depth=arguments.blocks)
-    model = hn.residual_mlp(
-        64, 10, nn.ReLU if options is None else design, blocks=arguments.blocks, width=arguments.width,
-        hidden=arguments.width,
-    )  # fmt: skip
-    hn.draw_by_role_(model, generator=torch.Generator().manual_seed(seed))
+    size: dict[str, Any] = {"width": arguments.width, "depth": arguments.blocks, "hidden": arguments.width}
+    kind = ("relu", None) if options is None else ("crelu", arguments.sparsity)
+    design = hush.design(*kind, block="feedforward", norm="rms", **size)
+    model = hn.residual_mlp(64, 10, design, hidden=arguments.width)
+    hush.init_(model, design, data.train.images[:64], generator=torch.Generator().manual_seed(seed))
     images, labels = data.train.images, data.train.labels
     epoch = len(images) // arguments.batch
     steps = arguments.epochs * epoch
@@ -180,7 +180,7 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         lines.append(f"| {name} ({len(mine)} seeds) | " + " | ".join(cells) + " |")
     size = f"{arguments.blocks} blocks x {arguments.width}, {arguments.epochs} epochs, batch {arguments.batch}"
     title = f"# Held and fixed thresholds, digits, {size}, AdamW {arguments.lr:g}, target {arguments.sparsity:g}"
-    origin = f"`python -m benchmarks.hold --out {arguments.out}`, {time.strftime('%Y-%m-%d')}, one thread."
+    origin = f"`python -m benchmarks.hold --out {arguments.out}`, {day_and_machine()}."
     arguments.out.with_suffix(".md").write_text("\n".join([title, "", origin, "", head, *lines]) + "\n")
 
 

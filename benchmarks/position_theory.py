@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks._origin import day_and_machine
 from benchmarks._random_networks import RandomNetwork
 from hush import theory
 from hush.theory import Activate, Branch, Convolution, Field, GlobalAverage, MaxPooling, Normalise, Step
@@ -178,8 +179,8 @@ def markdown(rows: list[Row], seconds: float, seed: int) -> str:
     lines = [
         "# The theory of positions beside real networks",
         "",
-        f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed}`, 2026-11-17, 2 cores of "
-        f"an AMD EPYC, Zen 4, AVX-512 (one thread used, others busy), {seconds:.0f} s; torch {torch.__version__}.",
+        f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed}`, "
+        f"{day_and_machine()}, {seconds:.0f} s; torch {torch.__version__}.",
         "",
         f"{count} random networks, {SEEDS} of each kind, every one with its own weights, input and arriving gradient. "
         f"A band is {BAND:g} predicted standard deviations to either side of the prediction, the gain's 0.05 decades "

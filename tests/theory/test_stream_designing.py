@@ -43,7 +43,7 @@ def test_without_a_norm_the_middle_block_has_q_star(kind: str) -> None:
 
 
 def test_an_unscaled_branch_explodes_and_says_so() -> None:
-    made = design("shifted_relu", 0.9, width=64, depth=60, block="feedforward", norm="rms", branch_scale=1.0)
+    made = design("shifted_relu", 0.9, width=64, depth=24, block="feedforward", branch_scale=1.0)
     assert made.odds is not None
     assert made.odds.explode > 0.5
     assert not made.trains
@@ -64,7 +64,7 @@ def test_inputs_that_merge_are_noticed() -> None:
     # A norm behind the sum and a branch far larger than the stream: nearly a plain chain of ReLUs without a bias.
     made = design("relu", width=64, depth=300, block="residual", norm="rms", post_norm=True, branch_scale=10.0)
     assert made.odds is not None
-    assert made.separation == pytest.approx(0.0, abs=0.01)
+    assert made.odds.indistinguishable > 0.5
     gentle = design("relu", width=64, depth=12, block="residual", norm="rms", post_norm=True)
     assert gentle.separation is not None
     assert gentle.separation > 0.1

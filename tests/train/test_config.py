@@ -70,7 +70,7 @@ def test_threshold_stands_for_its_sparsity() -> None:
         ({"sparsity": 1.2}, "got 1.2"),
         ({"activation": "shifted_relu", "clip": 1.0}, "has no clip"),
         ({"batch": 33, "devices": 2}, "a batch of 33 cannot be shared by 2 devices"),
-        ({"weights": "delta_orthogonal"}, "an mlp takes orthogonal"),
+        ({"weights": "delta_orthogonal"}, "for a cnn or a resnet; of mlp take orthogonal"),
     ],
 )
 def test_bad_values(values: dict, sentence: str) -> None:

@@ -6,7 +6,7 @@ from hush.app.curve import Quantiles
 from hush.app.drawing import Axis, Line, Note, axis, draw
 from hush.app.drawing_parts import DASHED, DOTTED, GREY, RED, bands, gain_drawing, phi_drawing
 from hush.app.stream_view import StreamView
-from hush.theory.training_rule import DISTINGUISHABLE, SPARSITY_TOLERANCE
+from hush.theory.training_rule import DISTINGUISHABLE_LOG10, SPARSITY_TOLERANCE
 
 __all__ = ["activation", "correlation", "gain", "q", "sparsity", "stream"]
 
@@ -39,7 +39,7 @@ def gain(view: StreamView, label: str) -> str:
 
 def correlation(view: StreamView, label: str) -> str:
     """The bands of the correlation of two inputs, and the line above which nothing tells them apart."""
-    limit = 1.0 - DISTINGUISHABLE / (1.0 - view.design.sparsity)
+    limit = 1.0 - 10.0**DISTINGUISHABLE_LOG10
     lowest = min(view.correlation[0.05])
     things: list[Line | Note] = [
         Line((0, view.settings.depth), (limit, limit), RED, "indistinguishable", dash=DOTTED),

@@ -5,7 +5,7 @@ are run at a modest width, and their scatter, which goes with 1/√N, is brought
 """
 
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 
@@ -16,7 +16,12 @@ from hush.theory.chain_run import run_chains
 from hush.theory.pair_bands import run_pairs
 from hush.theory.stream_designing import sparsity_lost
 from hush.theory.stream_verdict import verdict_on_stream
-from hush.theory.training_rule import DISTINGUISHABLE, TYPICAL_CORRELATION, judge_gains
+from hush.theory.training_rule import (
+    DISTINGUISHABLE_LOG10,
+    EXPLODING_BLOCK_GAIN_LOG10,
+    TYPICAL_CORRELATION,
+    judge_gains,
+)
 from hush.theory.verdict import Odds
 
 __all__ = ["StreamSample", "run_sample"]
@@ -47,17 +52,17 @@ class StreamSample:
 
     def judged(self, made: Design) -> Design:
         """The design with the odds of this sample, and its verdict in words."""
-        outcome = judge_gains(self.gains)
+        outcome = judge_gains(self.gains, EXPLODING_BLOCK_GAIN_LOG10)
         levels = outcome.gain_log10
-        apart = np.log((1.0 - self.cosines[-1]) * (1.0 - made.sparsity))
+        apart = np.log10(1.0 - self.cosines[-1])
         # Of a few pairs the share below a bound is coarse; the logarithm is nearly Gaussian.
-        below = float(ndtr((log(DISTINGUISHABLE) - np.mean(apart)) / max(float(np.std(apart)), 1e-9)))
+        below = float(ndtr((DISTINGUISHABLE_LOG10 - np.mean(apart)) / max(float(np.std(apart)), 1e-9)))
         judged = replace(
             made,
             gain_log10=GainLog10(levels[0.1], levels[0.5], levels[0.9]),
             odds=Odds(outcome.explode, outcome.vanish, below, self.lost),
             stream_end=float(np.median(self.stream[-1])),
-            separation=float(np.exp(np.median(apart))),
+            separation=float(10.0 ** np.median(apart)),
         )
         return replace(judged, verdict=verdict_on_stream(judged))
 

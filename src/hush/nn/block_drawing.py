@@ -1,6 +1,7 @@
 """Draw a model with blocks in one pass: each layer just before it runs, from what it is about to read."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -48,6 +49,8 @@ class BlockDrawing(ParameterSetting):
                         self.left.setdefault(name, "an output layer, and output='keep'")
                 continue
             if self._draw(role, node, use, sigma2, bias_variance, moment):
+                if self.calibrated and role.role == "feeds φ" and role.norm is None and role.rows is None:
+                    sigma2 *= self._calibrate(role, node, use) ** 2
                 self.gain.sigma2[role.node] = sigma2
             if role.norm is not None and role.role in ("writes to the stream", "shortcut"):
                 self._set_norm_behind(role, node, use)
@@ -79,6 +82,28 @@ class BlockDrawing(ParameterSetting):
         if role.role == "feeds a layer" and role.norm is None and self._made_of_phi(reads):
             return 1.0, 0.0
         return 1.0 / moment, 0.0
+
+    def _calibrate(self, role: LayerRole, node: Node, use: LayerUse) -> float:
+        """Scale the layer so that on this batch the share of zeros behind φ is the design's; returns the factor.
+
+        Where φ has no threshold, so that the second moment it reads is q*.
+        """
+        assert use.reads is not None
+        assert use.weight is not None
+        with torch.no_grad():
+            output = use.again(use.reads, use.weight)
+            if use.bias is not None and node.feature_axis is not None:
+                shape = [1] * output.dim()
+                shape[node.feature_axis] = -1
+                output = output + use.bias.view(shape)
+            factor = self.rules.factor_to_design(output) / abs(role.factor)
+            for tensor, part in ((use.weight, "weight"), (use.bias, "bias")):
+                name = node.options.get(part)
+                if tensor is not None and name in self.drawn:
+                    tensor.mul_(factor)
+                    self.drawn[name] = replace(self.drawn[name], std=self.drawn[name].std * factor)
+        self.scales[node.layer or node.within] = factor
+        return factor
 
     def _made_of_phi(self, index: int) -> bool:
         """Whether it is φ's output, as it is or through layers that keep its size; no norm in between."""

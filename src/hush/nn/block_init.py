@@ -37,6 +37,7 @@ class BlockRequest:
     branch_scale: BranchScale | None
     keep: tuple[str, ...]
     generator: torch.Generator | None
+    calibrated: bool
 
 
 def init_blocks(model: nn.Module, asked: BlockRequest, example: Arguments, flow: Flow) -> InitReport:
@@ -50,7 +51,7 @@ def init_blocks(model: nn.Module, asked: BlockRequest, example: Arguments, flow:
     left = dict(_not_to_be_drawn(model, graph, asked.keep))
     drawing = BlockDrawing(
         *(model, graph, roles, Rules(asked.design, branches), beta),
-        *(asked.weights, asked.output, asked.generator, left),
+        *(asked.weights, asked.output, asked.generator, left, asked.calibrated),
     )
     try:
         drawing.prepare()
@@ -70,7 +71,7 @@ def init_blocks(model: nn.Module, asked: BlockRequest, example: Arguments, flow:
         structure=_what_it_is(roles, beta, branches),
         drawn=tuple(drawn.values()),
         left_alone=left_alone,
-        scales={},
+        scales=drawing.scales,
         input_variance=asked.design.input_variance,
         advice=tuple(_advice(model, graph, roles, asked.design, flow)),
     )

@@ -20,9 +20,12 @@ of the rest of the branch; γ is chosen to make it 1, or rather as much above 1 
 exactly 1 the inputs soon look all the same), and β takes out the mean of φ(h′) and adds what is missing to q*.
 """
 
+import math
 from dataclasses import dataclass
 
-from hush.theory import Activation, Design
+from torch import Tensor
+
+from hush.theory import Activation, Design, entry_of
 
 __all__ = ["Affine", "Rules"]
 
@@ -71,6 +74,17 @@ class Rules:
         if behind_phi and has_bias and edge * moment <= self.q:
             return edge, self.q - edge * moment
         return self.q / moment, 0.0
+
+    def factor_to_design(self, h: Tensor) -> float:
+        """What brings these pre-activations to the design: its share of zeros, or q* where φ has no threshold."""
+        threshold, sparsity = self.design.threshold, self.design.sparsity
+        flat = h.detach().double().flatten()
+        if threshold > 0.0 and 0.0 < sparsity < 1.0:
+            sizes = flat.abs() if entry_of(self.design.activation).odd else flat
+            silent = float(sizes.kthvalue(max(1, round(sparsity * len(flat)))).values)
+            if silent > 0.0:
+                return threshold / silent
+        return math.sqrt(self.q / float(flat.square().mean()))
 
     def batch_norm_in_chain(self, depth: int) -> Affine:
         """γ and β of a BatchNorm between a layer and φ in a chain of so many: the gain of all of them is bounded."""

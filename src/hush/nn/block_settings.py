@@ -25,6 +25,8 @@ class ParameterSetting:
     Attributes:
         beta: the scale of a branch.
         left: parameters that are not to be touched, by name, with the reason.
+        calibrated: whether each layer that feeds φ is then scaled to the design's share of zeros on this very batch.
+        scales: by layer, the factors of that.
     """
 
     model: nn.Module
@@ -36,6 +38,8 @@ class ParameterSetting:
     output: Output
     generator: torch.Generator | None
     left: dict[str, str]
+    calibrated: bool = False
+    scales: dict[str, float] = field(default_factory=dict)
     drawn: dict[str, Drawn] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -72,7 +72,8 @@ def init_(
             ResNets, have no choice here.
         keep: names of layers or parameters to leave as they are, such as ("head",).
         calibrate: a batch on which each layer but the output is then scaled once, so that its measured q is q*.
-            In a network of blocks it is the batch on which second moments are measured, in place of the example.
+            In a network of blocks second moments are measured on this batch in place of the example, and each layer
+            that feeds φ with no norm in between is scaled so that its share of zeros is the design's.
         generator: where the random numbers come from; the same seed gives the same model.
         allow: activation classes that may stand beside the design's own, such as (nn.Tanh,) in a head.
 
@@ -99,7 +100,7 @@ def init_(
             f"no tensor that could be followed back to one; use output='edge'."
         )
     if structure == "auto" and seen is not None and flow is not None and obstacles(model, flow):
-        asked = BlockRequest(design, weights, output, branch_scale, keep, generator)
+        asked = BlockRequest(design, weights, output, branch_scale, keep, generator, batch is not None)
         return init_blocks(model, asked, batch if batch is not None else seen, flow)
     taken_for = _structure(model, flow, told=structure == "chain")
     plans = list(plan_layers(layers, flow, design.chain(), weights, output))

@@ -77,7 +77,7 @@ class Design:
         sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that
             reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
         stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
-        separation: the median of D = (1 − ρ_L)(1 − s) of two typical inputs behind the last block.
+        separation: the median of 1 − ρ of two typical inputs behind the last block.
     """
 
     activation: str

@@ -33,7 +33,7 @@ def rows_of_stream(design: "Design") -> list[tuple[str, str]]:
             *([("hidden units", f"{design.hidden}")] if design.hidden is not None else []),
             ("stream |x|²/N at the end", f"{design.stream_end:.4g}"),
             ("log10 gain, 10/50/90 %", f"{gain.q10:.2f} / {gain.median:.2f} / {gain.q90:.2f}"),
-            ("(1 − ρ)(1 − s) at the end", f"{design.separation:.3g}"),
+            ("1 − ρ at the end", f"{design.separation:.3g}"),
             ("odds to explode", f"{odds.explode:.3g}"),
             ("odds to vanish", f"{odds.vanish:.3g}"),
             ("odds that inputs become indistinguishable", f"{odds.indistinguishable:.3g}"),

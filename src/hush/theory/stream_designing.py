@@ -28,7 +28,13 @@ from hush.theory.input_norms import InputNorms
 from hush.theory.pair_bands import run_pairs
 from hush.theory.sparsity_threshold import threshold_from_sparsity
 from hush.theory.stream_verdict import verdict_on_stream
-from hush.theory.training_rule import DISTINGUISHABLE, SPARSITY_TOLERANCE, TYPICAL_CORRELATION, judge_gains
+from hush.theory.training_rule import (
+    DISTINGUISHABLE_LOG10,
+    EXPLODING_BLOCK_GAIN_LOG10,
+    SPARSITY_TOLERANCE,
+    TYPICAL_CORRELATION,
+    judge_gains,
+)
 from hush.theory.unit_run import run_units
 from hush.theory.verdict import Odds
 
@@ -214,14 +220,14 @@ def _with_odds(made: Design, block: Residual | FeedForward, width: int, depth: i
     start = made.input_variance
     # One layer more than blocks: the last is the stream behind the last block.
     stream, gains = run_chains(block, width, depth + 1, start, norms)
-    outcome = judge_gains(gains)
+    outcome = judge_gains(gains, EXPLODING_BLOCK_GAIN_LOG10)
     levels = outcome.gain_log10
     cosines = run_pairs(block, width, depth + 1, start, [TYPICAL_CORRELATION], at_most=_PAIRS)[-1]
-    separation = (1.0 - cosines) * (1.0 - made.sparsity)
+    separation = 1.0 - cosines
     odds = Odds(
         outcome.explode,
         outcome.vanish,
-        float(np.mean(separation < DISTINGUISHABLE)),
+        float(np.mean(separation < 10.0**DISTINGUISHABLE_LOG10)),
         sparsity_lost(made, block, width, depth, norms) if made.norm is None and made.sparsity > 0.0 else 0.0,
     )
     return replace(

@@ -24,7 +24,7 @@ def verdict_on_stream(design: Design) -> str:
     if odds.vanish > 0.01:
         said.append(in_words(odds.vanish, "vanish"))
     text = f"{shape}; at width {design.width} and {design.depth} blocks, {' and '.join(said)}"
-    text += f"; two typical inputs end at (1 − ρ)(1 − s) = {design.separation:.2g}"
+    text += f"; two typical inputs end at 1 − ρ = {design.separation:.2g}"
     if odds.explode > TRAINABLE_ODDS:
         smaller = "; take branch_scale = '1/sqrt(depth)'" if design.branch_rule is None else ""
         return f"{text}: it will not train{smaller}."

@@ -17,7 +17,8 @@ import numpy as np
 from hush.theory._arrays import Array
 
 __all__ = [
-    "DISTINGUISHABLE",
+    "DISTINGUISHABLE_LOG10",
+    "EXPLODING_BLOCK_GAIN_LOG10",
     "EXPLODING_GAIN_LOG10",
     "LEVELS",
     "SPARSITY_TOLERANCE",
@@ -36,10 +37,11 @@ EXPLODING_GAIN_LOG10 = 3.0
 # A convention: no row of the paper's tables failed by vanishing.
 VANISHING_GAIN_LOG10 = -6.0
 TRAINABLE_ODDS = 0.1
-# Two inputs of the first correlation are told apart at the end while D = (1 − ρ_L)(1 − s) is above the second: among
-# the rows of the paper's tables that do not explode, those below it trained slowly, unstably or not at all.
+# Of a residual network: chosen on trained ones, as `BlockBounds` says.
+EXPLODING_BLOCK_GAIN_LOG10 = 4.25
+DISTINGUISHABLE_LOG10 = -2.5
+# How correlated two typical inputs are where a design is judged before there is data.
 TYPICAL_CORRELATION = 0.3
-DISTINGUISHABLE = 3e-4
 # A layer has lost its sparsity when it is further than this from the design's.
 SPARSITY_TOLERANCE = 0.02
 # A mean of cosines may pass 1 by so much.
@@ -63,12 +65,12 @@ class Outcome:
     vanish: float
 
 
-def judge_gains(gains: Array) -> Outcome:
+def judge_gains(gains: Array, exploding: float = EXPLODING_GAIN_LOG10) -> Outcome:
     """The outcome of log10 gains from the last layer to layers 1 … depth − 1, of shape (layers, samples)."""
     total = gains[0]
     return Outcome(
         {level: float(v) for level, v in zip(LEVELS, np.quantile(total, LEVELS), strict=True)},
-        float(np.mean(gains.max(0) > EXPLODING_GAIN_LOG10)),
+        float(np.mean(gains.max(0) > exploding)),
         float(np.mean(total < VANISHING_GAIN_LOG10)),
     )
 
@@ -125,10 +127,10 @@ class BlockBounds:
     chain's: wherever a gradient vanished, the inputs had become indistinguishable too.
     """
 
-    highest_gain_log10: float = 4.25
+    highest_gain_log10: float = EXPLODING_BLOCK_GAIN_LOG10
     first_gain_log10: float = VANISHING_GAIN_LOG10
     output_log10: float = 1.5
-    difference_log10: float = -2.5
+    difference_log10: float = DISTINGUISHABLE_LOG10
     sparsity: float = 0.1
 
 

@@ -19,7 +19,10 @@ __all__ = ["build"]
 
 def build(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of a config, for images of that shape; a gpt has its own shape."""
-    model = _assemble(config, shape, classes)
+    # What init_ leaves as torch made it, embeddings say, is of the seed too.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = _assemble(config, shape, classes)
     init_(
         model,
         config.design(),

@@ -164,7 +164,10 @@ class TestTheory:
             assert abs(np.mean(np.array(gains) < predicted.gain_log10[level]) - level) < 4 * np.sqrt(0.25 / 300)
 
     def test_design_has_no_threshold_to_choose(self) -> None:
-        with pytest.raises(ValueError, match="unknown activation 'tanh'; hush designs shifted_relu"):
+        with pytest.raises(
+            ValueError,
+            match="tanh has no threshold to choose, its share of zeros is 0; leave the sparsity out, got 0.5",
+        ):
             design("tanh", 0.5)
 
 
