@@ -22,7 +22,6 @@ from benchmarks._random_networks import RandomNetwork
 from hush import theory
 from hush.theory import Activate, Branch, Convolution, Field, GlobalAverage, MaxPooling, Normalise, Step
 
-SEEDS = 20
 # So many predicted deviations to either side make the band of a figure.
 BAND = 4.0
 
@@ -127,11 +126,11 @@ class Row:
     in_deviations: tuple[float, float, float]  # rms error over predicted deviation: variance, q, gradient
 
 
-def compare(case: Case, seed: int) -> Row:
+def compare(case: Case, seed: int, count: int) -> Row:
     predicted = theory.run_steps(case.steps, case.field, case.gradient, width=case.width)
     networks = [
         RandomNetwork(case.width, seed + s).measure(case.steps, case.field, case.gradient, seed + s)
-        for s in range(SEEDS)
+        for s in range(count)
     ]
     read = [found for row in predicted for found in row.preactivations]
 
@@ -174,18 +173,17 @@ def _rms(errors: np.ndarray, deviations: list[float]) -> float:
     return float(np.sqrt(np.mean((errors[:, varies] / known[varies]) ** 2))) if varies.any() else 1.0
 
 
-def markdown(rows: list[Row], seconds: float, seed: int) -> str:
-    count = len(rows) * SEEDS
+def markdown(rows: list[Row], seconds: float, seed: int, count: int) -> str:
     lines = [
         "# The theory of positions beside real networks",
         "",
-        f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed}`, "
+        f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed} --count {count}`, "
         f"{day_and_machine()}, {seconds:.0f} s; torch {torch.__version__}.",
         "",
-        f"{count} random networks, {SEEDS} of each kind, every one with its own weights, input and arriving gradient. "
+        f"{len(rows) * count} random networks, {count} of each kind, every one with its own weights, input and arriving gradient. "
         f"A band is {BAND:g} predicted standard deviations to either side of the prediction, the gain's 0.05 decades "
         "more. "
-        f"*mean* is the error of the mean over the {SEEDS} networks at the worst step, *one* that of the worst single "
+        f"*mean* is the error of the mean over the {count} networks at the worst step, *one* that of the worst single "
         "network, *scatter* the standard deviation of single networks at the worst step.",
         "",
         "How deviations add up along a stream, when heads are drawn, and the width of the bands were settled while "
@@ -214,7 +212,7 @@ def markdown(rows: list[Row], seconds: float, seed: int) -> str:
 
     def sure(error: str, scatter: str) -> str:
         pairs = [(getattr(row, error), getattr(row, scatter)) for row in rows]
-        return f"{sum(e <= 0.02 + 3.0 * s / SEEDS**0.5 for e, s in pairs)} of {len(rows)}"
+        return f"{sum(e <= 0.02 + 3.0 * s / count**0.5 for e, s in pairs)} of {len(rows)}"
 
     lines += [
         "",
@@ -237,13 +235,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path, nargs="?")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=20, help="networks of each kind")
     given = parser.parse_args()
     torch.set_num_threads(1)
     start, rows = time.monotonic(), []
     for i, case in enumerate(cases()):
-        rows.append(compare(case, given.seed + 1000 * i))
+        rows.append(compare(case, given.seed + 1000 * i, given.count))
         print(f"{len(rows)} kinds, {time.monotonic() - start:.0f} s", flush=True)
-    text = markdown(rows, time.monotonic() - start, given.seed)
+    text = markdown(rows, time.monotonic() - start, given.seed, given.count)
     print(text)
     if given.path is not None:
         given.path.write_text(text)

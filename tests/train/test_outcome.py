@@ -13,6 +13,8 @@ LN10 = math.log(10)
         (0.50, [2.0, 1.0], {}, Outcome.TRAINED, "at least half"),
         (0.49, [2.0, 1.0], {}, Outcome.NOT_YET, r"it has left chance \(0.1\)"),
         (0.16, [LN10] * 9, {}, Outcome.NOT_YET, "it has left chance"),
+        # Half right by chance, while the loss says that it is lost.
+        (0.55, [1e3, 1e19], {}, Outcome.NOT_YET, "training loss of 1e\\+19, above the 2.3 of guessing"),
         # At chance, but on its way: the loss of the second half of the run tells.
         (0.10, [2.4, 2.3, 2.29, 2.2], {}, Outcome.NOT_YET, "still falling, by 4% since the middle"),
         # It fell to that of guessing long ago, and stays.

@@ -205,7 +205,7 @@ class Diagnosis:
         every = -(-len(self.layers) // _ROWS)
         title = f"{self.model}, {self.inputs} inputs, gradient of {self.gradient_of}"
         if every > 1:
-            title += f"; every {every}th of {len(self.layers)} layers, .table() has all"
+            title += f"; one in {every} of {len(self.layers)} layers, .table() has all"
         parts = [title, self.table(every)]
         if self.stream:
             parts.append(f"the stream, behind every sum\n{self.stream_table(-(-len(self.stream) // _ROWS))}")

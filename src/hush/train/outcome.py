@@ -17,7 +17,7 @@ _FALLS = 0.01
 class Outcome(StrEnum):
     """How a finished run ended.
 
-    TRAINED: at least half of the test set right; of a text, a loss below what pairs of bytes tell.
+    TRAINED: at least half of the test set right, and a training loss below that of guessing; of a text, a loss below what pairs of bytes tell.
     NOT_YET: its epochs are over before that, but it has left chance, or its training loss was still falling.
     FAILED: at chance, and the loss no longer moves (or the run was told to give up there).
     DIVERGED: a loss or a gradient is no longer finite.
@@ -41,8 +41,11 @@ def judge_run(
     chance = 1.0 / classes
     if diverged:
         return Outcome.DIVERGED, "a loss or a gradient is no longer finite"
-    if accuracy >= _HALF:
+    if accuracy >= _HALF and (not train_losses or train_losses[-1] < math.log(classes)):
         return Outcome.TRAINED, "at least half of the test set is right"
+    if accuracy >= _HALF:
+        loss = f"a training loss of {train_losses[-1]:.3g}, above the {math.log(classes):.3g} of guessing"
+        return Outcome.NOT_YET, f"at least half of the test set is right, but with {loss}"
     if gave_up:
         return Outcome.FAILED, f"still at chance ({chance:.3g}) after as many epochs as it was given for that"
     if accuracy > _ABOVE_CHANCE * chance:
