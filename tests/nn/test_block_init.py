@@ -47,6 +47,15 @@ class Block(nn.Module):
         return x + (y if self.scale is None else self.scale * y)
 
 
+class OneMatrix(nn.Module):
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.phi, self.linear = norm, DESIGN.module(), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.linear(self.phi(self.norm(x)))
+
+
 def network(make: Callable[[], nn.Module], blocks: int = 10) -> nn.Sequential:
     return nn.Sequential(nn.Linear(32, WIDTH), *(make() for _ in range(blocks)), nn.Linear(WIDTH, 10))
 
@@ -221,6 +230,13 @@ def test_calibrate_brings_the_zeros_of_that_batch_to_the_design() -> None:
     assert list(shares.values()) == pytest.approx([DESIGN.sparsity] * 4, abs=1e-3)
     assert len(report.scales) == 4
     assert "Calibrated: 4 layers" in str(report)
+
+
+def test_calibrate_scales_the_norm_that_is_read() -> None:
+    model = network(lambda: OneMatrix(nn.GroupNorm(4, WIDTH)), 4)
+    x = noise(64, 32)
+    hush.init_(model, DESIGN, calibrate=x, generator=seeded())
+    assert list(hush.sparsity(model, x).layers.values()) == pytest.approx([DESIGN.sparsity] * 4, abs=5e-3)
 
 
 def test_calibrate_brings_q_to_its_value_where_there_is_no_threshold() -> None:

@@ -56,6 +56,8 @@ def init_blocks(model: nn.Module, asked: BlockRequest, example: Arguments, flow:
     try:
         drawing.prepare()
         record(model, example, before_layer=drawing)
+        if asked.calibrated:
+            drawing.calibrate_norms(record(model, example, with_tensors=True).tensors)
     except Exception:
         # Nothing is left half drawn.
         with torch.no_grad():

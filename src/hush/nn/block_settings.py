@@ -1,7 +1,7 @@
 """Setting what is no weight: norms' scales and shifts, branches' own scales, class tokens; and keeping the books."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,8 @@ class ParameterSetting:
         joined = any(join.stream is not None for join in self.paths.joins.values())
         through = [role for role in self.roles if role.role == "feeds φ" and role.norm is not None]
         self.chain_depth = 0 if joined else len(through)
+        # The norms that φ reads with nothing in between.
+        self.in_front: list[Node] = []
 
     def prepare(self) -> None:
         """What does not depend on what is measured in the pass: most norms, and tokens that join the stream."""
@@ -63,10 +65,29 @@ class ParameterSetting:
             feeds_phi = kinds == {"activation"} and all(each.norm is None for each in arrivals)
             if not feeds_phi:
                 self.set_norm(node, Affine(1.0), "norm")
-            elif node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
+                continue
+            self.in_front.append(node)
+            if node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
                 self.set_norm(node, self.rules.norm_in_branch(str(node.options["norm"])), "norm in front of φ")
             else:
                 self.set_norm(node, Affine(self.rules.q), "norm in front of φ")
+
+    def calibrate_norms(self, tensors: list[Tensor]) -> None:
+        """Scale the norms that φ reads to the design's share of zeros; `tensors` are those of a run of the model."""
+        for node in self.in_front:
+            weight = node.options["weight"]
+            if weight not in self.drawn:
+                continue
+            factor = self.rules.factor_to_design(tensors[node.index])
+            for name in (weight, node.options["bias"]):
+                if name not in self.drawn:
+                    continue
+                entry, parameter = self.drawn[name], self.parameters[name]
+                with torch.no_grad():
+                    parameter.mul_(factor)
+                kind = f"set to {float(parameter.detach()[0]):.4g}" if entry.kind.startswith("set to") else entry.kind
+                self.drawn[name] = replace(entry, kind=kind, std=entry.std * factor)
+            self.scales[node.within] = factor
 
     def set_tokens(self) -> None:
         """Class tokens and the like get the size of the stream they join.

@@ -73,7 +73,7 @@ def init_(
         keep: names of layers or parameters to leave as they are, such as ("head",).
         calibrate: a batch on which each layer but the output is then scaled once, so that its measured q is q*.
             In a network of blocks second moments are measured on this batch in place of the example, and each layer
-            that feeds φ with no norm in between is scaled so that its share of zeros is the design's.
+            that feeds φ, or the norm between them, is scaled so that its share of zeros is the design's.
         generator: where the random numbers come from; the same seed gives the same model.
         allow: activation classes that may stand beside the design's own, such as (nn.Tanh,) in a head.
 

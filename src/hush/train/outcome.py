@@ -17,7 +17,8 @@ _FALLS = 0.01
 class Outcome(StrEnum):
     """How a finished run ended.
 
-    TRAINED: at least half of the test set right, and a training loss below that of guessing; of a text, a loss below what pairs of bytes tell.
+    TRAINED: at least half of the test set right, and a training loss below that of guessing; of a text, a loss below
+        what pairs of bytes tell.
     NOT_YET: its epochs are over before that, but it has left chance, or its training loss was still falling.
     FAILED: at chance, and the loss no longer moves (or the run was told to give up there).
     DIVERGED: a loss or a gradient is no longer finite.
