@@ -180,8 +180,8 @@ def markdown(rows: list[Row], seconds: float, seed: int, count: int) -> str:
         f"`python -m benchmarks.position_theory docs/results/position_theory.md --seed {seed} --count {count}`, "
         f"{day_and_machine()}, {seconds:.0f} s; torch {torch.__version__}.",
         "",
-        f"{len(rows) * count} random networks, {count} of each kind, every one with its own weights, input and arriving "
-        "gradient. "
+        f"{len(rows) * count} random networks, {count} of each kind, every one with its own weights, input and "
+        "arriving gradient. "
         f"A band is {BAND:g} predicted standard deviations to either side of the prediction, the gain's 0.05 decades "
         "more. "
         f"*mean* is the error of the mean over the {count} networks at the worst step, *one* that of the worst single "

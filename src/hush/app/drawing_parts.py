@@ -29,9 +29,11 @@ def bands(quantiles: Quantiles, first: int = 1) -> list[Area | Line]:
     ]
 
 
-def gain_drawing(across: Axis, quantiles: Quantiles, label: str, first: int = 1) -> str:
+def gain_drawing(
+    across: Axis, quantiles: Quantiles, label: str, first: int = 1, exploding: float = EXPLODING_GAIN_LOG10
+) -> str:
     """The bands of the gradient's gain on its way back, with the lines beyond which it explodes or vanishes."""
-    limits = {"explodes": EXPLODING_GAIN_LOG10}
+    limits = {"explodes": exploding}
     if min(quantiles[0.05]) < VANISHING_GAIN_LOG10 / 2:
         limits["vanishes"] = VANISHING_GAIN_LOG10
     lines: list[Line | Note] = []

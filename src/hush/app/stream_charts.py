@@ -6,7 +6,7 @@ from hush.app.curve import Quantiles
 from hush.app.drawing import Axis, Line, Note, axis, draw
 from hush.app.drawing_parts import DASHED, DOTTED, GREY, RED, bands, gain_drawing, phi_drawing
 from hush.app.stream_view import StreamView
-from hush.theory.training_rule import DISTINGUISHABLE_LOG10, SPARSITY_TOLERANCE
+from hush.theory.training_rule import DISTINGUISHABLE_LOG10, EXPLODING_BLOCK_GAIN_LOG10, SPARSITY_TOLERANCE
 
 __all__ = ["activation", "correlation", "gain", "q", "sparsity", "stream"]
 
@@ -34,7 +34,7 @@ def sparsity(view: StreamView, label: str) -> str:
 
 def gain(view: StreamView, label: str) -> str:
     """The bands of the gradient's gain on its way back along the stream."""
-    return gain_drawing(_passed(view), view.gain, label, 0)
+    return gain_drawing(_passed(view), view.gain, label, 0, EXPLODING_BLOCK_GAIN_LOG10)
 
 
 def correlation(view: StreamView, label: str) -> str:
