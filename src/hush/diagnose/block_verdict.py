@@ -49,7 +49,8 @@ def _variance(layers: tuple[Layer, ...]) -> str:
     if outside and outside[0].q_band is not None:
         first = outside[0]
         low, high = outside[0].q_band
-        text += f" and leaves it first at {first.name!r} (median {first.q:.3g}, band {low:.3g} to {high:.3g})"
+        share = "" if first.inside is None else f"{first.inside:.0%} of the inputs inside, "
+        text += f" and leaves it first at {first.name!r} ({share}median {first.q:.3g}, band {low:.3g} to {high:.3g})"
     return text
 
 
