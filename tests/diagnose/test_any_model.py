@@ -301,3 +301,29 @@ def test_it_prints_serialises_and_draws(tmp_path) -> None:
     assert diagnosis.to_dataframe()["q_predicted"].notna().all()
     diagnosis.plot(tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_network_with_batch_norm_is_not_called_indistinguishable() -> None:
+    """It divides by what tells inputs apart, however little that is; without it the same figures are a verdict."""
+
+    class Ends(nn.Module):
+        def __init__(self, norm: bool) -> None:
+            super().__init__()
+            self.linear, self.act = nn.Linear(64, 64), nn.ReLU()
+            self.norm = nn.BatchNorm1d(64) if norm else nn.Identity()
+            nn.init.constant_(self.linear.bias, 30.0)
+            nn.init.normal_(self.linear.weight, 0.0, 0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 0.1 * self.norm(self.act(self.linear(x)))
+
+    torch.manual_seed(0)
+    for norm in (True, False):
+        model = nn.Sequential(nn.Linear(16, 64), *(Ends(norm) for _ in range(10)), nn.Linear(64, 4))
+        nn.init.normal_(model[-1].weight, 0.0, 1e-3)
+        with torch.no_grad():
+            model[0].bias.fill_(30.0)  # nearly all of the stream is common to all inputs
+        found = hush.diagnose(model, torch.randn(64, 16))
+        assert found.block_verdict is not None
+        assert found.block_verdict.indistinguishable is (not norm)
+        assert ("is not judged" in found.verdict) is norm

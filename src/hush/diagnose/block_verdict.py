@@ -38,7 +38,10 @@ def write_block_verdict(
             f"The weights {listed(twins)} start as copies of each other, and the theory takes every layer's for new."
         )
     if batched:
-        sentences.append("BatchNorm used the statistics of each chunk of inputs, as in training.")
+        sentences.append(
+            "BatchNorm used the statistics of each chunk of inputs, as in training; it divides by what tells inputs "
+            "apart, so whether they become indistinguishable is not judged."
+        )
     return " ".join(sentences)
 
 

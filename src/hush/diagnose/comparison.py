@@ -170,7 +170,7 @@ def _of_any(
         reason = "what the activations read could not be followed back to the input"
     stream = () if reason else tuple(stream_points(measured, expectation))
     explode, vanish = _shares(gains)
-    verdict = judge_model(measured, rows, gains, design)
+    verdict = judge_model(measured, rows, gains, design, measured.batched)
     restarts = tuple(
         dict.fromkeys(f"{r.function} in {r.within or type(model).__name__!r}" for r in expectation.restarts)
     )

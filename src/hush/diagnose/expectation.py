@@ -26,6 +26,9 @@ __all__ = ["COVERAGE", "Expectation", "Expected", "expect"]
 
 COVERAGE = 0.99
 _DEVIATIONS = 2.5758
+# Noise is followed to first order. Where a norm divides by next to nothing it outgrows that order, and all that can be
+# said of q is its order of magnitude.
+_WIDEST = math.log(10.0)
 _NEGLECTED = 0.01
 # So many inputs run beside the populations; the moments of the inputs are those of all.
 _EXAMPLES = 8
@@ -102,7 +105,7 @@ def _figures(walk: Walk, seen: Seen, last: int | None) -> Expected | None:
     if h is None or not math.isfinite(h.variance):
         return None
     q = h.variance
-    spread = _DEVIATIONS * math.sqrt(walk.context.spread(h) + _NEGLECTED**2)
+    spread = min(_DEVIATIONS * math.sqrt(walk.context.spread(h) + _NEGLECTED**2), _WIDEST)
     low, high = q * math.exp(-spread), q * math.exp(spread)
     gain = walk.gradients.gain_log10(h.node, last) if last is not None else None
     margin = None if gain is None else _DEVIATIONS * math.hypot(gain[1], 0.02)
