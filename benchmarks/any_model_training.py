@@ -1,9 +1,9 @@
 """Does a ResNet of timm's train after `hush.init_`, where its own initialisation meets activations with a threshold?
 
-    python -m benchmarks.any_model_training --out docs/results/any_model_training.md        some eight minutes on one core
+    python -m benchmarks.any_model_training --out docs/results/any_model_training.md     some eight minutes on one core
 
-The embedded digits, enlarged to 32 × 32 and three channels; AdamW 1e-3, batches of 32, three epochs (132 steps), one
-seed. "ReLU" is the network as timm makes it; "own" has its activations replaced and nothing else; "hush" is then drawn by
+The digits, enlarged to 32 × 32 and three channels; AdamW 1e-3, batches of 32, three epochs, one seed. "ReLU" is
+the network as timm makes it; "own" has its activations replaced and nothing else; "hush" is then drawn by
 `hush.init_(model, design, calibrate=x)`. It needs timm (the extra `models`) and scikit-learn.
 """
 
@@ -83,7 +83,7 @@ def main() -> None:
         "",
         f"`python -m benchmarks.any_model_training --out {options.out}`, {day_and_machine()}.",
         "",
-        "The digits at 32 × 32, AdamW 1e-3, 132 steps of 32, one seed. *ReLU*: as timm makes it; *own*: its activations",
+        "The digits at 32 × 32, AdamW 1e-3, three epochs, one seed. *ReLU*: as timm makes it; *own*: its activations",
         "replaced; *hush*: then drawn by `hush.init_`. Loss of the last epoch, accuracy on the test set, zeros there.",
         "",
         "| model | s | init | training loss | test accuracy | zeros |",
