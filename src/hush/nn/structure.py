@@ -1,7 +1,7 @@
 """Is this model a plain chain: layer, activation, layer, activation? And if not, what was seen, in words.
 
-The theory speaks of chains only. An add of two streams, a normalisation, attention or recurrence changes the maps by
-which variance and gradient go from layer to layer, so nothing said of the chain holds there.
+An add of two streams, a normalisation, attention or recurrence changes the maps by which variance and gradient go from
+layer to layer, so nothing said of the chain holds there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
