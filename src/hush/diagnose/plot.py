@@ -104,6 +104,7 @@ def plot_diagnosis(diagnosis: "Diagnosis", path: str | Path | None = None) -> "F
         axes.grid(alpha=0.25)
     for axes in figure.axes[2:]:
         axes.set_xlabel("layer")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.axes[2].legend(fontsize="small", loc="lower right")
     figure.suptitle(f"{diagnosis.model}, {diagnosis.inputs} inputs: sparsity {diagnosis.sparsity:.3f}")
     if path is not None:
