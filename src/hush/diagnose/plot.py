@@ -75,6 +75,7 @@ def plot_diagnosis(diagnosis: "Diagnosis", path: str | Path | None = None) -> "F
     # The figure is built without pyplot: no window, no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -104,7 +105,7 @@ def plot_diagnosis(diagnosis: "Diagnosis", path: str | Path | None = None) -> "F
         axes.grid(alpha=0.25)
     for axes in figure.axes[2:]:
         axes.set_xlabel("layer")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.axes[2].legend(fontsize="small", loc="lower right")
     figure.suptitle(f"{diagnosis.model}, {diagnosis.inputs} inputs: sparsity {diagnosis.sparsity:.3f}")
     if path is not None:
