@@ -49,6 +49,8 @@ def test_a_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [(b"not a gzip file", "cannot be read"), (gzip.compress(b"1.0,2.0,3.0\n"), "not the known ones")],
+    # A gzip file has the second it was made in, which must not be part of the test's name.
+    ids=["no gzip file", "other digits"],
 )
 def test_other_digits_are_never_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, sentence: str
