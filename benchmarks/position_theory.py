@@ -237,10 +237,13 @@ def main() -> None:
     parser.add_argument("path", type=Path, nargs="?")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=20, help="networks of each kind")
+    parser.add_argument("--only", default="", help="kinds whose name contains this")
     given = parser.parse_args()
     torch.set_num_threads(1)
     start, rows = time.monotonic(), []
     for i, case in enumerate(cases()):
+        if given.only not in case.name:
+            continue
         rows.append(compare(case, given.seed + 1000 * i, given.count))
         print(f"{len(rows)} kinds, {time.monotonic() - start:.0f} s", flush=True)
     text = markdown(rows, time.monotonic() - start, given.seed, given.count)
