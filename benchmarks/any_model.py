@@ -37,6 +37,7 @@ from hush.nn.graph.patterns import graph_of
 from hush.nn.graph.recorder import record
 from hush.nn.quiet_run import tensors_in
 from hush.nn.recognise import activations_of
+from tests.models.torchvision_operators import declare_operators
 
 DESIGNS = (("crelu", 0.8), ("crelu", 0.95))
 BATCH = 16
@@ -267,12 +268,8 @@ def rows(name: str, sparsity: float, own: Figures, drawn: Figures) -> list[tuple
 
 
 def quiet_imports() -> None:
-    """torchvision without its operators, as beside a CPU build of torch, needs two names to be defined."""
-    for name in ("nms", "qnms"):
-        try:
-            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        except RuntimeError:
-            return
+    """So that timm and transformers can be imported, and their warnings stay away."""
+    declare_operators()
     warnings.filterwarnings("ignore")
 
 

@@ -27,6 +27,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 import hush
 from benchmarks._origin import day_and_machine
+from tests.models.torchvision_operators import declare_operators
 
 INPUTS = 16
 
@@ -84,11 +85,7 @@ def encoder(norm_first: bool) -> nn.Module:
 
 
 def timm_model(name: str, **options: object) -> nn.Module:
-    # Importing torchvision, and so timm, asks for two operators of its compiled part, which has no CPU build.
-    for operator in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, operator):
-            schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            torch.library.define(f"torchvision::{operator}", schema)
+    declare_operators()
     import timm
 
     return timm.create_model(name, num_classes=10, **options)

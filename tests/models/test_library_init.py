@@ -13,11 +13,6 @@ from hush.nn.graph import trace_graph
 from hush.nn.graph.roles import read_roles
 from hush.nn.recognise import activations_of
 
-# A torchvision without its compiled part, as beside a CPU build of torch, looks for these two when it is imported.
-for _name in ("nms", "qnms"):
-    if not hasattr(torch.ops.torchvision, _name):
-        torch.library.define(f"torchvision::{_name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
 DESIGN = hush.design("crelu", 0.8, v_prime=0.7, width=256, depth=12)
 
 

@@ -134,14 +134,6 @@ class Paths:
         stream, branch = (a, b) if in_a < in_b else (b, a)
         return Join(node.index, stream, branch, min(in_a, in_b) == 0, start)
 
-    def layers_between(self, start: int, end: int) -> list[Node]:
-        """The layers on the ways from `start` to `end`."""
-        return [
-            node
-            for node in self.graph.of_kind("layer")
-            if node.index > start and self.is_ancestor(start, node.index) and self.is_ancestor(node.index, end)
-        ]
-
     def nodes_between(self, start: int, end: int) -> list[Node]:
         return [
             node
