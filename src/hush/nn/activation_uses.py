@@ -19,7 +19,13 @@ from hush.nn.quiet_run import quietly, tensors_in
 from hush.nn.swap_report import FunctionUse
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
 
-__all__ = ["Uses", "function_uses", "inplace_matters", "watch_uses"]
+__all__ = ["OVERWROTE", "Uses", "function_uses", "inplace_matters", "watch_uses"]
+
+
+OVERWROTE = (
+    "Some of the activations worked in place, and changed a tensor that another layer, or a shortcut, read afterwards. "
+    "hush's never do: there the values before the activation are read now."
+)
 
 
 class Uses(TorchFunctionMode):

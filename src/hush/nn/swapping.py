@@ -6,7 +6,7 @@ from torch import nn
 
 from hush.nn.activation_choice import Choice, Names, Types, choose, nothing_found
 from hush.nn.activation_exchange import Exchange, note_on
-from hush.nn.activation_uses import Uses, function_uses, inplace_matters, watch_uses
+from hush.nn.activation_uses import OVERWROTE, Uses, function_uses, inplace_matters, watch_uses
 from hush.nn.activations import from_design
 from hush.nn.pretrained_config import update_configs
 from hush.nn.swap_report import Swapped, SwapReport
@@ -63,13 +63,7 @@ def swap_activations(
     )
     functions = None if uses is None else function_uses(model, uses)
     said = update_configs(model, design.activation, swapped, left)
-    return SwapReport(repr(made), swapped, tuple(left), functions, (_OVERWROTE, *said) if overwrote else said)
-
-
-_OVERWROTE = (
-    "Some of the activations worked in place, and changed a tensor that another layer, or a shortcut, read afterwards. "
-    "hush's never do: there the values before the activation are read now."
-)
+    return SwapReport(repr(made), swapped, tuple(left), functions, (OVERWROTE, *said) if overwrote else said)
 
 
 def _called(module: nn.Module, note: str, uses: Uses | None) -> tuple[int | None, str]:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from hush.theory import Kernel
-
 if TYPE_CHECKING:
     from hush.nn.activations import Thresholded
     from hush.nn.holding.holder import Hold
@@ -195,7 +193,7 @@ class Gauge:
 
     def _growth_at(self, share: float) -> float:
         """d P(φ = 0)/dτ of a standard Gaussian where that share is zero; not below that at 0.995, so that steps end."""
-        sides = 2.0 if self.module.entry.kernel is Kernel.ODD else 1.0
+        sides = 2.0 if self.module.two_sided else 1.0
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - share) / sides)
         return sides * max(NormalDist().pdf(quantile), 0.0145)
 
