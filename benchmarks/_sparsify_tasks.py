@@ -13,7 +13,7 @@ import hush
 from hush.data.text import load_text, spread_windows, windows_at
 from hush.nn import gpt, resnet
 
-__all__ = ["TASKS", "Task", "dense_model"]
+__all__ = ["TASKS", "Task", "dense_model", "judge", "loss_of"]
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def _text() -> Task:
         return part.images, part.labels
 
     test = spread_windows(data.test, context, 160)
-    return Task("gelu transformer, text", make, batch, (test.images, test.labels), 1800, 2e-3, 3e-4)
+    return Task("text", make, batch, (test.images, test.labels), 1800, 2e-3, 3e-4)
 
 
 def _images() -> Task:
-    data = hush.data.load("cifar10", flat=False)
+    data = hush.data.load("cifar10", flat=False, shrink=2)
     images, labels = data.train.images, data.train.labels
 
     def make() -> nn.Module:
@@ -77,7 +77,7 @@ def _images() -> Task:
         return chosen, labels[part]
 
     test = data.test.images[:3000], data.test.labels[:3000]
-    return Task("relu resnet, cifar10", make, batch, test, 1500, 2e-3, 3e-4)
+    return Task("images", make, batch, test, 1000, 2e-3, 3e-4)
 
 
 TASKS: dict[str, Callable[[], Task]] = {"text": _text, "images": _images}
@@ -113,7 +113,7 @@ def dense_model(task: Task, file: Path) -> nn.Module:
         loss.backward()
         optimizer.step()
         if (step + 1) % 100 == 0 or step + 1 == task.steps:
-            print(f"{task.name}: step {step + 1}, loss {float(loss):.4f}", flush=True)
+            print(f"{task.name}: step {step + 1}, loss {float(loss.detach()):.4f}", flush=True)
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
             file.parent.mkdir(parents=True, exist_ok=True)
             partial = file.with_suffix(".partial")
