@@ -137,8 +137,8 @@ def main() -> None:
 
 
 _WHAT = (
-    "text: a GELU byte transformer, 4 layers x 128, 1800 steps of 16 x 128 bytes of Python's own text, judged on 20,480 "
-    "bytes of its test files. images: a ReLU ResNet of 8 layers, 16 channels, 1000 steps of 128 images of CIFAR-10 "
+    "text: a GELU byte transformer, 4 layers x 128, 1800 steps of 16 x 128 bytes of Python's own text, judged on 20,480"
+    " bytes of its test files. images: a ReLU ResNet of 8 layers, 16 channels, 1000 steps of 128 images of CIFAR-10 "
     "averaged to 16 x 16, judged on 3,000 test images. Trained on with AdamW at a constant 3e-4. kept: φ(h) where "
     "|φ(h)| > τ, else 0, which is what `hush.sparsify` puts in place; shrunk: |φ(h)| less τ, at the same τ. Back is "
     "the first look (0, 5, 10, 20, 40, …) at a loss within 1 % of the dense checkpoint's, or of the dense network's "
@@ -163,8 +163,8 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]], lines: lis
         "",
         *lines,
         "",
-        f"The lowest threshold of the transformer is {thresholds:.2f}, above 0.17: there |GELU(h)| > τ is GELU(h) > τ, so "
-        "a threshold on the positive side alone would be the same.",
+        f"The lowest threshold of the transformer is {thresholds:.2f}, above 0.17: |GELU(h)| > τ is GELU(h) > τ there, "
+        "and a threshold on the positive side alone would be the same.",
     ]
     arguments.out.with_suffix(".md").write_text("\n".join(text) + "\n", encoding="utf-8")
 

@@ -9,6 +9,7 @@ from torch import nn
 
 import hush
 from hush.integrations.huggingface import register_activations
+from hush.nn.sparsifying.known_functions import FORMS
 
 transformers = pytest.importorskip("transformers", reason="needs transformers, of the extra `models`: make test-models")
 # What transformers prints as it loads is not under test.
@@ -143,7 +144,8 @@ def test_weights_of_another_activation_take_the_designs_values(tmp_path: Path) -
 
 
 def test_names() -> None:
-    assert register_activations() == ("shifted_relu", "soft_threshold", "crelu", "cst")
+    designed = ("shifted_relu", "soft_threshold", "crelu", "cst")
+    assert register_activations() == (*designed, *FORMS)
     other = hush.design("crelu", 0.9, v_prime=0.5)
     assert register_activations(other, name="crelu-0.9") == ("crelu-0.9",)
     register_activations(DESIGN)

@@ -71,6 +71,8 @@ def fatrelu(x: Tensor, threshold: float) -> Tensor:
     """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
     if has_torch_function_unary(x):
         return _handed_over(fatrelu, x, threshold)
+    if threshold != threshold:  # not loaded yet; a comparison with NaN would let everything pass
+        return x * math.nan
     return _apply(_FATReLU, x, threshold, math.inf)
 
 
@@ -78,14 +80,21 @@ def thresholded_gelu(x: Tensor, threshold: float, approximate: str = "none") -> 
     """GELU(x) where |GELU(x)| > τ, else 0; approximate as torch's "none" and "tanh", or "sigmoid" for x σ(1.702 x)."""
     if has_torch_function_unary(x):
         return _handed_over(thresholded_gelu, x, threshold, approximate)
-    return F.hardshrink(gelu(_float(x), approximate), _in_dtype(threshold, x.dtype))
+    return _keep_large(gelu(_float(x), approximate), threshold)
 
 
 def thresholded_silu(x: Tensor, threshold: float) -> Tensor:
     """SiLU(x) where |SiLU(x)| > τ, else 0."""
     if has_torch_function_unary(x):
         return _handed_over(thresholded_silu, x, threshold)
-    return F.hardshrink(F.silu(_float(x)), _in_dtype(threshold, x.dtype))
+    return _keep_large(F.silu(_float(x)), threshold)
+
+
+def _keep_large(y: Tensor, threshold: float) -> Tensor:
+    if threshold != threshold:  # not loaded yet; a comparison with NaN would let everything pass
+        return y * math.nan
+    # The derivative of hardshrink is 1 where its output is not 0, and 0 elsewhere, at ±τ too; a NaN passes.
+    return F.hardshrink(y, _in_dtype(threshold, y.dtype))
 
 
 def gelu(x: Tensor, approximate: str) -> Tensor:

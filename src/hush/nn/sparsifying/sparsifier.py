@@ -157,8 +157,8 @@ def _measure(model: nn.Module, plan: Sequence[_Step], exchange: Exchange, batche
     modules = [step.module for step in plan]
     held = [step.place.held for step in plan if isinstance(step.place.held, nn.Module)]
     notes = (OVERWROTE,) if _overwrites(model, held, batches[0]) else ()
-    functions = function_uses(model, watch_uses(model, batches[0]))
     exchange.put()
+    functions = function_uses(model, watch_uses(model, batches[0]))
     _set_thresholds(model, plan, batches)
     distance = OutputDistance()
     with watched_changes(model, modules) as changes:
