@@ -106,6 +106,17 @@ def test_accelerated_is_the_same(generator: torch.Generator) -> None:
         assert torch.allclose(a, b, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("threshold", "drops"), [(0.3, True), (0.0, True), (-0.3, False)])
+def test_the_engine_knows_whether_the_gradient_ends_at_zeros(threshold: float, drops: bool) -> None:
+    x = torch.zeros(1, requires_grad=True)
+    y = F.hardshrink(x, threshold)
+    assert functional.drops_gradient_at_zero(y.grad_fn) is drops
+    y.backward()
+    assert bool(x.grad == 0) is drops
+    if threshold >= 0.0:
+        assert functional.drops_gradient_at_zero(ThresholdedGELU(threshold)(x).grad_fn)
+
+
 def _gradients(model: nn.Module, x: Tensor) -> tuple[list[Tensor], Tensor]:
     model.zero_grad()
     x = x.clone().requires_grad_()

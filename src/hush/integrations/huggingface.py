@@ -27,7 +27,8 @@ def register_activations(design: Design | None = None, *, name: str | None = Non
     Arguments:
         design: its activation is registered, with its τ and m for every layer that is made from now on. Without one,
             all activations that hush designs are, and those that `hush.sparsify` puts in place, for loading what
-            `save_pretrained` wrote: their τ and m then come from the file. Until they have come they are NaN, and so is all that such a layer gives out.
+            `save_pretrained` wrote: their τ and m then come from the file. Until they have come they are NaN, and so
+            is all that such a layer gives out.
         name: instead of the activation's own, for several designs side by side.
 
     A name that was registered before is registered anew. Call this before `from_pretrained`, in each process.

@@ -193,6 +193,9 @@ _EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
 
 def drops_gradient_at_zero(node: object) -> bool:
     """Whether an autograd node is one of these functions: its backward is 0 wherever its output is."""
+    if isinstance(node, torch.autograd.graph.Node) and node.name() == "HardshrinkBackward0":
+        # The thresholded forms end in it. With a λ below 0, which they never have, it would let all pass, zeros too.
+        return float(node._saved_lambd) >= 0.0  # type: ignore[attr-defined]
     forward = getattr(type(node), "_forward_cls", None)
     return forward in _EAGER or forward in _EAGER.values()
 
