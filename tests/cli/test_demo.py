@@ -80,4 +80,4 @@ def test_no_seed_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    assert "0 is not in the range x>=1" in capsys.readouterr().err
+    assert "Invalid value for '--seeds'" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import torch
 
 import hush
 from hush.nn import checkpoint
-from hush.reproduce.demo import Demo, demo_networks, run_demo
+from hush.reproduce.demo import Demo, demo_networks, run_demo, step_times, story
 from hush.train import load_run
 
 pytest.importorskip("lightning")
@@ -30,6 +30,7 @@ def told() -> list[str]:
 def demo(root: Path, told: list[str]) -> Demo:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HUSH_CACHE", str(root / "cache"))
+        patch.setattr(step_times, "_TURNS", 1)
         return run_demo(root, seeds=1, networks=SMALL, say=told.append, progress=False)
 
 
@@ -88,7 +89,7 @@ def test_the_json_is_strict_and_complete(demo: Demo) -> None:
 
 
 def test_what_is_finished_is_read_and_says_so(demo: Demo, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HUSH_CACHE", str(root / "cache"))
+    monkeypatch.setattr(story, "time_steps", lambda dense, held: demo.steps)
     before = {config.name: (root / config.name / "result.json").stat().st_mtime_ns for _, config in SMALL.items()}
     weights = checkpoint.load(root / SMALL.held.name)[0].state_dict()
     said: list[str] = []
