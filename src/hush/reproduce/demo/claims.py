@@ -61,7 +61,7 @@ def _accuracy(dense: NetworkRow, held: NetworkRow, test_images: int) -> Claim:
 def _held(held: NetworkRow, sparsity: float) -> Claim:
     far = max(sparsity - held.lowest_layer, held.highest_layer - sparsity)
     return Claim(
-        f"{100 * sparsity:g} % zeros in every layer to the end (within {SPARSITY_GAP:g})",
+        f"{100 * sparsity:g} % zeros in every layer at the end (within {SPARSITY_GAP:g})",
         far <= SPARSITY_GAP,
         f"{held.lowest_layer:.3f} to {held.highest_layer:.3f} over {held.layers} layers on the test set",
     )

@@ -25,7 +25,7 @@ __all__ = ["StepTime", "time_steps"]
 # A held network on the engine is measured at every eighth step, as `hush train --hold` does; so eight steps are timed
 # together, or the one that counts zeros would never be the median.
 _STEPS = 8
-_TURNS = 5
+_TURNS = 3
 # The networks must stay where they are while we look.
 _RATE = 1e-9
 
