@@ -15,7 +15,7 @@ from hush.reproduce.demo.network_rows import NetworkRow, row_of
 from hush.reproduce.demo.networks import DemoNetworks, demo_networks
 from hush.reproduce.demo.step_times import StepTime, time_steps
 from hush.reproduce.demo.training_figure import draw_training
-from hush.train import Run, TrainConfig, finished_run, train
+from hush.train import Run, TrainConfig, finished_run
 from hush.train.network import build
 
 __all__ = ["Demo", "run_demo"]
@@ -93,6 +93,9 @@ def _in_words(name: str, config: TrainConfig) -> str:
 
 
 def _train(config: TrainConfig, root: str | Path, say: Callable[[str], None], progress: bool) -> Run:
+    # Lightning is loaded where a network is trained: what was measured can be read and printed without it.
+    from hush.train import train
+
     before = finished_run(config, root)
     run = before or train(config, root, progress=progress)
     assert run.result is not None
