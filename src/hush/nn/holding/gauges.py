@@ -7,6 +7,7 @@ with those of the first one, and `.half()` would round them. Compiled code adds 
 
 import math
 import warnings
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -212,12 +213,29 @@ class Gauge:
 
     # ------------------------------------------------------------------------------------------------------- saving
 
+    def numbers(self) -> Tensor:
+        """The threshold, the clip and all numbers that a move goes by, in float64."""
+        known = [float(getattr(self, name)) for name in _NUMBERS]
+        own = [self.module.threshold, getattr(self.module, "clip", -1.0)]
+        return torch.tensor(
+            [*own, *(-1.0 if math.isnan(value) else value for value in known)], dtype=torch.float64, device="cpu"
+        )
+
+    def take_numbers(self, numbers: Sequence[float]) -> None:
+        """What `numbers` of another process gave."""
+        self.module.threshold = numbers[0]
+        if hasattr(self.module, "clip"):
+            setattr(self.module, "clip", numbers[1])  # noqa: B010
+        for name, value in zip(_NUMBERS, numbers[2:], strict=True):
+            setattr(self, name, int(value) if name in _COUNTS else math.nan if value == -1.0 else value)
+        self.at_bound = bool(self.at_bound)
+        self.follow_module()
+        self.listen()
+
     def state(self) -> Tensor:
         """All of it as one float64 tensor, which goes into the module's own state."""
         units = 0 if self.active is None else self.active.numel()
-        known = [float(getattr(self, name)) for name in _NUMBERS]
-        numbers = [_FORMAT, *(-1.0 if math.isnan(value) else value for value in known)]
-        numbers += [float(self.elements), float(self.squares), float(units)]
+        numbers = [_FORMAT, *self.numbers().tolist()[2:], float(self.elements), float(self.squares), float(units)]
         parts = [torch.tensor(numbers, dtype=torch.float64, device="cpu")]
         if self.active is not None:
             seen = torch.zeros_like(self.active) if self.seen is None else self.seen
@@ -236,9 +254,8 @@ class Gauge:
         numbers = state[:_HEADER].tolist()
         if numbers[0] != _FORMAT or len(state) < _HEADER or len(state) != _HEADER + 2 * int(numbers[-1]):
             raise ValueError(f"the state of {self.name!r} has {len(state)} numbers that no hold of this version wrote.")
-        for name, value in zip(_NUMBERS, numbers[1:], strict=False):
-            setattr(self, name, int(value) if name in _COUNTS else math.nan if value == -1.0 else value)
-        self.at_bound = bool(self.at_bound)
+        clip = getattr(self.module, "clip", -1.0)
+        self.take_numbers([self.module.threshold, clip, *numbers[1 : 1 + len(_NUMBERS)]])
         self.elements.fill_(int(numbers[-3]))
         self.squares.fill_(numbers[-2])
         units = int(numbers[-1])
@@ -246,5 +263,3 @@ class Gauge:
         if units:
             counts = state[_HEADER:].to(device=self.elements.device, dtype=torch.float32).reshape(2, units)
             self.active, self.seen = counts[0].clone(), counts[1].clone()
-        self.follow_module()
-        self.listen()

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from hush.nn.activations import Thresholded
 from hush.nn.holding.gauges import Gauge
 from hush.nn.holding.hold_report import HeldLayer, HoldReport
 from hush.nn.holding.optimizer_steps import listen, stop_listening
+from hush.nn.holding.processes import Processes
 from hush.nn.holding.targets import Ramp, targets_by_name
 from hush.nn.structure import listed
 
@@ -85,11 +85,10 @@ class Hold:
     ) -> None:
         _check(gain, schedule, clip, window, every)
         self.model, self.gain, self.schedule, self.clip, self.window = model, float(gain), schedule, clip, window
-        self.every, self.sync, self.process_group = every, sync, process_group
+        self.every, self.processes = every, Processes(sync, process_group)
         # The optimizer whose steps count, and the one that stepped last.
         self.leader: weakref.ref[torch.optim.Optimizer] | None = None
         self.latest: weakref.ref[torch.optim.Optimizer] | None = None
-        self._agreed = False  # whether all processes began at the same thresholds
         modules = _thresholded(model)
         goals = targets_by_name(sparsity, list(modules))
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -108,8 +107,8 @@ class Hold:
         listen(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has an optimizer of its own, and a group of processes belongs to the process it was made in.
-        return {**self.__dict__, "process_group": None, "leader": None, "latest": None}
+        # A copy has an optimizer of its own.
+        return {**self.__dict__, "leader": None, "latest": None}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -117,6 +116,9 @@ class Hold:
 
         An ordinary loop need not call it: the step of a `torch.optim` optimizer does. Any other update calls for it.
         """
+        if self.processes.are_several and not self.processes.have_met:
+            self.processes.meet()
+            self._begin_as_the_first()
         measured = [gauge for gauge in self.gauges if gauge.wait == 0]
         for gauge in self.gauges:
             if gauge.wait:
@@ -127,21 +129,26 @@ class Hold:
             self._move(measured)
 
     def _move(self, gauges: Sequence[Gauge]) -> None:
-        device = gauges[0].elements.device
-        totals = torch.stack([gauge.totals().to(device) for gauge in gauges])
-        if self._is_shared():
-            self._agree(device)
-            dist.all_reduce(totals, group=self.process_group)
-        for gauge, (active, elements, squares) in zip(gauges, totals.tolist(), strict=True):
-            if elements:
+        for gauge, totals in zip(gauges, self._totals(gauges), strict=True):
+            if totals[1]:
                 clip_follows = self.clip == "follow" and not math.isnan(gauge.first_clip)
-                gauge.move((active, elements, squares), self._target(gauge), self.gain, clip_follows)
+                gauge.move(totals, self._target(gauge), self.gain, clip_follows)
                 gauge.steps += 1
                 gauge.wait = self.every - 1
                 gauge.listen()
         full = [gauge for gauge in gauges if gauge.window_moves * self.every >= self.window]
         if full:
             self._close_windows(full)
+
+    def _totals(self, gauges: Sequence[Gauge]) -> list[tuple[float, float, float]]:
+        """(active, elements, squares) since the last move of each, over all processes."""
+        device = gauges[0].elements.device
+        counts = torch.stack([gauge.totals().to(device) for gauge in gauges]).cpu().double()
+        if self.processes.are_several:
+            steps = torch.tensor([[gauge.steps, gauge.steps**2] for gauge in gauges], dtype=torch.float64)
+            counts, steps = self.processes.sum(torch.cat([counts, steps], 1)).tensor_split([3], 1)
+            self._check_steps(gauges, steps)
+        return [(active, elements, squares) for active, elements, squares in counts.tolist()]
 
     def report(self) -> HoldReport:
         """Each layer's target, zeros, threshold, clip and dead units."""
@@ -165,32 +172,41 @@ class Hold:
     def _target(self, gauge: Gauge) -> float:
         return gauge.goal if self.schedule is None else self.schedule.at(gauge.steps, gauge.goal)
 
-    def _is_shared(self) -> bool:
-        if not (self.sync and dist.is_available() and dist.is_initialized()):
-            return False
-        return dist.get_world_size(self.process_group) > 1
+    def _begin_as_the_first(self) -> None:
+        """All processes take on what the first one knows: from then on the same totals move them the same way."""
+        known = torch.stack([gauge.numbers() for gauge in self.gauges])
+        for gauge, numbers in zip(self.gauges, self.processes.from_first(known).tolist(), strict=True):
+            gauge.take_numbers(numbers)
 
-    def _agree(self, device: torch.device) -> None:
-        """Once, all processes take the thresholds of the first: from then on the same totals move them the same way."""
-        if self._agreed:
-            return
-        values = torch.tensor([[g.module.threshold, getattr(g.module, "clip", math.inf)] for g in self.gauges])
-        values = values.to(device=device, dtype=torch.float64)
-        source = 0 if self.process_group is None else dist.get_global_rank(self.process_group, 0)
-        dist.broadcast(values, source, group=self.process_group)
-        for gauge, (threshold, clip) in zip(self.gauges, values.tolist(), strict=True):
-            gauge.module.threshold = threshold
-            if hasattr(gauge.module, "clip"):
-                setattr(gauge.module, "clip", clip)  # noqa: B010
-        self._agreed = True
+    def _check_steps(self, gauges: Sequence[Gauge], sums: Tensor) -> None:
+        """`sums` are those of the steps k and of their squares over n processes: n Σk² = (Σk)² where all are equal."""
+        for gauge, (steps, squares) in zip(gauges, sums.tolist(), strict=True):
+            count = self.processes.count
+            if steps != count * gauge.steps or count * squares != steps**2:
+                raise RuntimeError(
+                    f"{count} processes hold {gauge.name!r} together, this one has taken {gauge.steps} steps and they "
+                    f"{steps / count:g} on average: one of them left a step out, or alone loaded a state. Let all of "
+                    "them take the same optimizer steps and load the same state, or hold with sync=False."
+                )
 
     def _close_windows(self, gauges: Sequence[Gauge]) -> None:
-        for gauge in gauges:
-            seen: Tensor | None = gauge.seen
-            if seen is not None and self._is_shared():
-                seen = seen.clone()
-                dist.all_reduce(seen, group=self.process_group)
-            gauge.close_window(seen)
+        seen = [gauge.seen for gauge in gauges]
+        if self.processes.are_several:
+            seen = self._seen_by_all(seen)
+        for gauge, counts in zip(gauges, seen, strict=True):
+            gauge.close_window(counts)
+
+    def _seen_by_all(self, seen: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The sums over all processes, of which some may not have run a layer; None where they have other units."""
+        own = torch.tensor([0 if counts is None else counts.numel() for counts in seen], dtype=torch.int64)
+        sizes = self.processes.largest(own)
+        fits = self.processes.sum(((own == 0) | (own == sizes)).long()) == self.processes.count
+        parts = [
+            torch.zeros(size, dtype=torch.float32) if counts is None or counts.numel() != size else counts.cpu()
+            for counts, size in zip(seen, sizes.tolist(), strict=True)
+        ]
+        summed = self.processes.sum(torch.cat(parts)).split(sizes.tolist())
+        return [counts if fit and len(counts) else None for counts, fit in zip(summed, fits.tolist(), strict=True)]
 
     def _row(self, gauge: Gauge) -> HeldLayer:
         now = 1.0 - gauge.window_active / gauge.window_elements if gauge.window_elements else math.nan
