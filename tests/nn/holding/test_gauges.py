@@ -139,5 +139,5 @@ def test_units_of_convolutions_are_channels():
     optimizer = sgd(model, lr=1e-6)
     for x in batches(2, features=36):
         take_step(model, optimizer, x.reshape(-1, 1, 6, 6))
-    assert [g.active.numel() for g in hold.gauges] == [6, 5]
+    assert [g.units.active.numel() for g in hold.gauges] == [6, 5]
     assert hold.report().layers[0].dead == 1 / 6

@@ -385,4 +385,4 @@ def test_width_of_the_sample_is_what_it_says():
     hold = hush.hold(model, 0.9)
     model(torch.randn(3, 7, WIDTH))
     assert hold.gauges[0].totals()[1] == 3 * 7 * WIDTH
-    assert hold.gauges[0].active.shape == (WIDTH,)
+    assert hold.gauges[0].units.active.shape == (WIDTH,)

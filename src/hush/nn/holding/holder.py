@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.activations import Thresholded
+from hush.nn.holding.biases import BiasSearch, bias_of
 from hush.nn.holding.gauges import Gauge
 from hush.nn.holding.hold_report import HeldLayer, HoldReport
 from hush.nn.holding.optimizer_steps import listen, stop_listening
-from hush.nn.holding.processes import Processes
+from hush.nn.holding.processes import Processes, windows_of_all
 from hush.nn.holding.targets import Ramp, targets_by_name
 from hush.nn.structure import listed
 
@@ -26,6 +27,7 @@ def hold(
     gain: float = 0.05,
     schedule: Ramp | None = None,
     clip: Literal["follow", "stay"] = "stay",
+    revive: Literal["bias"] | None = None,
     window: int = 500,
     every: int = 1,
     sync: bool = True,
@@ -48,6 +50,8 @@ def hold(
         gain: the share of the error that a step takes away (of Gaussian pre-activations).
         schedule: `hush.ramp(0.5, steps=2000)` begins at 0.5 and closes to `sparsity` over so many steps.
         clip: "stay" leaves the clips as they are, "follow" keeps their proportion to the thresholds.
+        revive: "bias" moves the bias in front of each unit that was silent for a whole window, until the nearest of
+            its inputs passes the threshold by a tenth of their rms; None leaves dead units as they are.
         window: the steps over which units are watched: one that is never active in so many is reported dead. About
             an epoch is a good choice.
         every: measure and move at every so many steps only. In between no hook is there, so that an accelerated chain
@@ -58,7 +62,7 @@ def hold(
     Raises:
         ValueError: if the model has no activation of hush, or one is held already, or a pattern matches none.
     """
-    return Hold(model, sparsity, gain, schedule, clip, window, every, sync, process_group)
+    return Hold(model, sparsity, gain, schedule, clip, revive, window, every, sync, process_group)
 
 
 def release(model: nn.Module) -> None:
@@ -78,14 +82,15 @@ class Hold:
         gain: float,
         schedule: Ramp | None,
         clip: str,
+        revive: str | None,
         window: int,
         every: int,
         sync: bool,
         process_group: Any,
     ) -> None:
-        _check(gain, schedule, clip, window, every)
+        _check(gain, schedule, clip, revive, window, every)
         self.model, self.gain, self.schedule, self.clip, self.window = model, float(gain), schedule, clip, window
-        self.every, self.processes = every, Processes(sync, process_group)
+        self.revive, self.every, self.processes = revive, every, Processes(sync, process_group)
         # The optimizer whose steps count, and the one that stepped last.
         self.leader: weakref.ref[torch.optim.Optimizer] | None = None
         self.latest: weakref.ref[torch.optim.Optimizer] | None = None
@@ -93,7 +98,9 @@ class Hold:
         goals = targets_by_name(sparsity, list(modules))
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         axes = _unit_axes(model)
-        self.gauges = [Gauge(modules[name], name, goal, axes[name], device) for name, goal in goals.items()]
+        revives = revive is not None
+        self.gauges = [Gauge(modules[name], name, goal, axes[name], device, revives) for name, goal in goals.items()]
+        self._search = BiasSearch(model, self.gauges) if revives else None
         for gauge in self.gauges:
             module = gauge.module
             gauge.hold = self
@@ -119,6 +126,8 @@ class Hold:
         if self.processes.are_several and not self.processes.have_met:
             self.processes.meet()
             self._begin_as_the_first()
+        if self._search is not None and self._search.finish():
+            self._search = None
         measured = [gauge for gauge in self.gauges if gauge.wait == 0]
         for gauge in self.gauges:
             if gauge.wait:
@@ -157,6 +166,9 @@ class Hold:
     def remove(self) -> None:
         """Let go: the thresholds stay where they are, and in the state_dict."""
         stop_listening(self)
+        if self._search is not None:
+            self._search.leave()
+            self._search = None
         for gauge in self.gauges:
             module = gauge.module
             gauge.leave()
@@ -190,23 +202,12 @@ class Hold:
                 )
 
     def _close_windows(self, gauges: Sequence[Gauge]) -> None:
-        seen = [gauge.seen for gauge in gauges]
+        windows = [gauge.units.window for gauge in gauges]
+        helps = [self.revive is not None and bias_of(gauge) is not None for gauge in gauges]
         if self.processes.are_several:
-            seen = self._seen_by_all(seen)
-        for gauge, counts in zip(gauges, seen, strict=True):
-            gauge.close_window(counts)
-
-    def _seen_by_all(self, seen: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The sums over all processes, of which some may not have run a layer; None where they have other units."""
-        own = torch.tensor([0 if counts is None else counts.numel() for counts in seen], dtype=torch.int64)
-        sizes = self.processes.largest(own)
-        fits = self.processes.sum(((own == 0) | (own == sizes)).long()) == self.processes.count
-        parts = [
-            torch.zeros(size, dtype=torch.float32) if counts is None or counts.numel() != size else counts.cpu()
-            for counts, size in zip(seen, sizes.tolist(), strict=True)
-        ]
-        summed = self.processes.sum(torch.cat(parts)).split(sizes.tolist())
-        return [counts if fit and len(counts) else None for counts, fit in zip(summed, fits.tolist(), strict=True)]
+            windows, helps = windows_of_all(self.processes, windows, helps)
+        for gauge, window, help_it in zip(gauges, windows, helps, strict=True):
+            gauge.close_window(window, help_it)
 
     def _row(self, gauge: Gauge) -> HeldLayer:
         now = 1.0 - gauge.window_active / gauge.window_elements if gauge.window_elements else math.nan
@@ -220,6 +221,8 @@ class Hold:
             threshold=float(module.threshold),
             clip=_known(float(getattr(module, "clip", math.nan))),
             dead=_known(gauge.last_dead),
+            revived=gauge.revived if self.revive is not None else None,
+            has_bias=bias_of(gauge) is not None if self.revive is not None and gauge.moves else None,
             moves=gauge.moves,
             at_bound=gauge.at_bound,
         )
@@ -229,13 +232,15 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _check(gain: float, schedule: Ramp | None, clip: str, window: int, every: int) -> None:
+def _check(gain: float, schedule: Ramp | None, clip: str, revive: str | None, window: int, every: int) -> None:
     if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0.0 < gain <= 1.0:
         raise ValueError(f"gain is the share of the error that a step takes away, above 0 and up to 1, got {gain!r}.")
     if schedule is not None and not isinstance(schedule, Ramp):
         raise ValueError(f"schedule must be a ramp, such as hush.ramp(0.5, steps=2000), got {schedule!r}.")
     if clip not in ("follow", "stay"):
         raise ValueError(f'clip must be "follow" or "stay", got {clip!r}.')
+    if revive not in ("bias", None):
+        raise ValueError(f'revive must be "bias" or None, got {revive!r}.')
     for name, count in (("window", window), ("every", every)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name} must be a whole number of steps, at least 1, got {count!r}.")

@@ -5,7 +5,8 @@ is noticed, and mixes nothing up with the gradients of DistributedDataParallel. 
 since Python reads the few numbers anyway, and since its patience ends in an error and not in a killed process.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["Processes"]
+from hush.nn.holding.units import Window
+
+__all__ = ["Processes", "windows_of_all"]
 
 # Every process takes its step right behind the gradients that all have shared, so all are here within seconds.
 PATIENCE = timedelta(minutes=10)
@@ -82,3 +85,32 @@ class Processes:
                 "the same optimizer steps, or hold with sync=False, where each counts for itself."
             ) from error
         return own.to(values.device)
+
+
+def windows_of_all(
+    processes: Processes, windows: Sequence[Window], helps: Sequence[bool]
+) -> tuple[list[Window], list[bool]]:
+    """What all processes have seen of each layer, and whether all of them would help its dead units.
+
+    Some may not have run a layer. Where they do not agree on its units, nothing is known of it.
+    """
+    own = torch.tensor([0 if window.seen is None else window.seen.numel() for window in windows], dtype=torch.int64)
+    units = processes.largest(own)
+    sizes = units.tolist()
+    willing = torch.stack([(own == 0) | (own == units), torch.tensor(helps, dtype=torch.bool)]).long()
+    agreed, helped = (processes.sum(willing) == processes.count).tolist()
+
+    def joined(rows: Sequence[Tensor | None], otherwise: float) -> Tensor:
+        missing = [torch.full((size,), otherwise, dtype=torch.float32) for size in sizes]
+        pairs = zip(rows, missing, strict=True)
+        return torch.cat([none if row is None or row.shape != none.shape else row.cpu() for row, none in pairs])
+
+    seen = processes.sum(joined([window.seen for window in windows], 0.0)).split(sizes)
+    highest = processes.largest(joined([window.highest for window in windows], -math.inf)).split(sizes)
+    below = [None if window.lowest is None else -window.lowest for window in windows]
+    lowest = (-processes.largest(joined(below, -math.inf))).split(sizes)
+    together = [
+        Window(s, h, None if window.lowest is None else low) if fit and len(s) else Window(None, None, None)
+        for s, h, low, fit, window in zip(seen, highest, lowest, agreed, windows, strict=True)
+    ]
+    return together, helped
