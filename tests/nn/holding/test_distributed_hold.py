@@ -43,20 +43,26 @@ def _same_everywhere(values):
 
 def _as_one_process_with_both_halves(rank):
     data = batches(12, 32)
-    alone = network()
-    hold_alone = hush.hold(alone, 0.9, window=5, sync=False)
+    alone, model = network(), network()
+    for one in (alone, model):
+        with torch.no_grad():
+            one[0].bias[3] = -30.0
+    hold_alone = hush.hold(alone, 0.9, window=5, sync=False, revive="bias")
     optimizer = sgd(alone)
     for x in data:
         take_step(alone, optimizer, x)
-    model = network()
-    hold = hush.hold(model, 0.9, window=5)
+    hold = hush.hold(model, 0.9, window=5, revive="bias")
     shared = DistributedDataParallel(model)
     optimizer = sgd(model)
     for x in data:
         take_step(shared, optimizer, x.chunk(2)[rank])
     assert _same_everywhere(thresholds(model))
     assert thresholds(model) == pytest.approx(thresholds(alone), rel=1e-4)
-    assert [row.dead for row in hold.report().layers] == [row.dead for row in hold_alone.report().layers]
+    found, expected = hold.report().layers, hold_alone.report().layers
+    assert [(row.dead, row.revived) for row in found] == [(row.dead, row.revived) for row in expected]
+    assert model[0].bias[3] > -30.0
+    assert _same_everywhere(model[0].bias.tolist())
+    torch.testing.assert_close(model[0].bias, alone[0].bias, rtol=1e-4, atol=1e-4)
 
 
 def _apart_without_sync(rank):

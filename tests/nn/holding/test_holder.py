@@ -204,13 +204,15 @@ def test_export_leaves_no_counting_in_the_graph():
     assert torch.equal(program.module()(x), model(x))
 
 
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("with_safetensors", [False, True])
-def test_resumed_bit_for_bit(every, with_safetensors, tmp_path):
+@pytest.mark.parametrize("revive", [None, "bias"])
+@pytest.mark.parametrize(("every", "with_safetensors"), [(1, False), (3, True)])
+def test_resumed_bit_for_bit(every, with_safetensors, revive, tmp_path):
     def start():
         model = network()
-        schedule = hush.ramp(0.6, steps=15)
-        return model, hush.hold(model, 0.9, clip="follow", window=8, every=every, schedule=schedule), sgd(model)
+        with torch.no_grad():
+            model[0].bias[4] = -30.0
+        options = {"clip": "follow", "window": 8, "every": every, "schedule": hush.ramp(0.6, steps=15)}
+        return model, hush.hold(model, 0.9, revive=revive, **options), sgd(model)
 
     model, hold, optimizer = start()
     data = batches(24)
@@ -238,6 +240,7 @@ def test_resumed_bit_for_bit(every, with_safetensors, tmp_path):
             take_step(one, its, x)
         other.report()
     assert held.report() == hold.report()
+    assert (model[0].bias[4].item() > -25.0) == (revive is not None)
     assert thresholds(twin) == thresholds(model)
     for key, value in model.state_dict().items():
         assert torch.equal(twin.state_dict()[key], value), key

@@ -22,6 +22,7 @@ class HeldLayer:
             where nothing is done for dead units.
         has_bias: whether the layer in front has a bias that can be pushed; None before that is known, or not asked.
         moves: how many steps have moved the threshold.
+        off_target: whether the zeros of the last full window are more than 0.01 from the target.
         at_bound: whether the threshold is 0 and would have to be lower.
     """
 
@@ -36,6 +37,7 @@ class HeldLayer:
     revived: int | None
     has_bias: bool | None
     moves: int
+    off_target: bool
     at_bound: bool
 
     @property
@@ -44,6 +46,8 @@ class HeldLayer:
             return "no step yet"
         if self.at_bound:
             return "the threshold is 0 and cannot fall further"
+        if self.off_target:
+            return "off its target over the last window"
         if self.has_bias is False:
             return "no bias in front that could bring units back"
         return ""

@@ -224,6 +224,7 @@ class Hold:
             revived=gauge.revived if self.revive is not None else None,
             has_bias=bias_of(gauge) is not None if self.revive is not None and gauge.moves else None,
             moves=gauge.moves,
+            off_target=abs(gauge.last_share - self._target(gauge)) > 0.01,  # no NaN is
             at_bound=gauge.at_bound,
         )
 
