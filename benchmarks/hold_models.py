@@ -2,9 +2,10 @@
 
     python -m benchmarks.hold_models
 
-Digits at 8 x 8 pixels, and bytes of Python's own documentation; AdamW 1e-3, the hold at its default gain, dead units left
-alone and brought back. Printed for each network: the layer farthest from its target over the last window, the same in
-eval mode (where BatchNorm goes by its running statistics), dead units of the worst layer, the loss of the last 50 steps.
+Digits at 8 x 8 pixels, and bytes of Python's own documentation; AdamW 1e-3, the hold at its default gain, dead units
+left alone and brought back. Printed for each network: the layer farthest from its target over the last window, the same
+in eval mode (where BatchNorm goes by its running statistics), dead units of the worst layer, and the loss of the last
+50 steps.
 """
 
 import argparse
