@@ -30,7 +30,7 @@ __all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "Threshold
 
 
 # A hold adds at least so many numbers to the state; fewer are the state of another activation.
-HELD_NUMBERS = 17
+HELD_NUMBERS = 18
 
 
 class Thresholded(nn.Module):
