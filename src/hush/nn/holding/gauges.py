@@ -70,7 +70,7 @@ class Gauge:
         self.clip = torch.tensor(float(getattr(module, "clip", math.inf)), dtype=torch.float64, device="cpu")
         self.elements = torch.zeros((), dtype=torch.int64, device=device)
         self.squares = torch.zeros((), dtype=torch.float32, device=device)
-        self.units = Units(0 if not revives else 2 if module.entry.kernel is Kernel.ODD else 1)
+        self.units = Units(0 if not revives else 2 if module.two_sided else 1)
         self.source: nn.Module | None = None
         self._reads = 0
         self.reset()
