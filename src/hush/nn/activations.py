@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn import functional, moving_thresholds
-from hush.theory import ActivationEntry, entry_of
+from hush.theory import ActivationEntry, Kernel, entry_of
 from hush.theory.activations.registry import resolve
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Thresholded(nn.Module):
     def entry(self) -> ActivationEntry:
         """What the registry says of it."""
         return entry_of(self.activation)
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the pre-activations that it silences lie between two thresholds, and not below one."""
+        return self.entry.kernel is Kernel.ODD
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold:g}"

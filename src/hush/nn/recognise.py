@@ -32,8 +32,14 @@ _TORCH = tuple(
     if kind not in _NOT_ELEMENTWISE
 )
 
-# The Python modules of other libraries that hold activations and nothing else; no library is imported for it.
-_LIBRARIES = ("transformers.activations", "timm.layers.activations", "timm.layers.activations_me")
+# The Python modules that hold activations without an entry in the registry, and nothing else: those of other libraries,
+# none of which is imported for it, and hush's thresholded forms of GELU and SiLU, for which the theory has no formulas.
+_LIBRARIES = (
+    "hush.nn.thresholded_forms",
+    "transformers.activations",
+    "timm.layers.activations",
+    "timm.layers.activations_me",
+)
 
 _Read = Callable[[Any], tuple[float, ...] | None]
 

@@ -22,7 +22,7 @@ from hush.nn.torch_functions import (
     REARRANGEMENTS,
     TABLES,
 )
-from hush.theory import Activation, entry_of
+from hush.theory import Activation, entries
 
 __all__ = ["Meaning", "layer_module_options", "meaning_of"]
 
@@ -135,8 +135,9 @@ def _arguments(func: Any, name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 def _phi(func: Any, name: str, given: dict[str, Any]) -> Activation | None:
     """φ of an activation that is called as a function."""
     if func in HUSH_ACTIVATIONS:
-        entry = entry_of(name)
-        return entry.construct(*(float(given[each]) for each in entry.parameters))
+        # The theory knows no formulas for the thresholded forms of GELU and SiLU.
+        known = next((entry for entry in entries() if entry.name == name), None)
+        return None if known is None else known.construct(*(float(given[each]) for each in known.parameters))
     kind = _MODULES.get(name)
     if kind is None:
         return None

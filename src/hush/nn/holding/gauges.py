@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from hush.nn.holding.biases import move_biases
 from hush.nn.holding.units import Units, Window
-from hush.theory import Kernel
 
 if TYPE_CHECKING:
     from hush.nn.activations import Thresholded
@@ -71,7 +70,7 @@ class Gauge:
         self.clip = torch.tensor(float(getattr(module, "clip", math.inf)), dtype=torch.float64, device="cpu")
         self.elements = torch.zeros((), dtype=torch.int64, device=device)
         self.squares = torch.zeros((), dtype=torch.float32, device=device)
-        self.units = Units(0 if not revives else 2 if module.entry.kernel is Kernel.ODD else 1)
+        self.units = Units(0 if not revives else 2 if module.two_sided else 1)
         self.source: nn.Module | None = None
         self._reads = 0
         self.reset()
@@ -183,7 +182,7 @@ class Gauge:
 
     def _growth_at(self, share: float) -> float:
         """d P(φ = 0)/dτ of a standard Gaussian where that share is zero; not below that at 0.995, so that steps end."""
-        sides = 2.0 if self.module.entry.kernel is Kernel.ODD else 1.0
+        sides = 2.0 if self.module.two_sided else 1.0
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - share) / sides)
         return sides * max(NormalDist().pdf(quantile), 0.0145)
 
