@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from hush.diagnose.elementwise_modules import activation_modules
 from hush.nn import functional
+from hush.nn.recognise import phi_of_function
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
 from hush.theory import Activation, entry_of
 
@@ -192,9 +193,8 @@ def _phi(func: Any, args: Any, kwargs: Any) -> Activation | None:
     """φ of a function of hush, which tells where it saturates; None for others."""
     if getattr(functional, function_name(func), None) is not func:
         return None
-    entry = entry_of(function_name(func))
-    given = [*args[1:], *(kwargs[name] for name in entry.parameters if name in kwargs)]
-    return entry.construct(*(float(value) for value in given))
+    name = function_name(func)
+    return phi_of_function(name, {**dict(zip(entry_of(name).parameters, args[1:], strict=False)), **kwargs})
 
 
 def _is_value(value: Any) -> bool:

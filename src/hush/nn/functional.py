@@ -1,4 +1,4 @@
-"""The five activations as functions: exact zeros, one-kernel backwards that keep only the output.
+"""The activations as functions: exact zeros, one-kernel backwards that keep only the output.
 
     shifted_relu(x)    = max(x − τ, 0)
     soft_threshold(x)  = sign(x) max(|x| − τ, 0)
@@ -9,6 +9,9 @@
 One rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the kinks too. So the
 output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass the gradient at its
 bounds and would keep its input besides.
+
+The same with thresholds relative to a layer's own size, `relative_relu` and the others, come from
+`hush.nn.relative_functions`.
 """
 
 import math
@@ -19,7 +22,19 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-__all__ = ["crelu", "cst", "fatrelu", "shifted_relu", "soft_threshold"]
+from hush.nn.relative_functions import relative_crelu, relative_cst, relative_relu, relative_soft_threshold
+
+__all__ = [
+    "crelu",
+    "cst",
+    "fatrelu",
+    "relative_crelu",
+    "relative_cst",
+    "relative_relu",
+    "relative_soft_threshold",
+    "shifted_relu",
+    "soft_threshold",
+]
 
 _between = torch.ops.aten.hardtanh_backward.default  # grad where low < y < high, else 0
 _nonzero = torch.ops.aten.softshrink_backward.default  # grad where |y| > λ, else 0

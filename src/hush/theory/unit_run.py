@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hush.theory._arrays import Array
 from hush.theory.block.norm import backward_through, hold, normalise
+from hush.theory.block.relative_layer import backward_on_units, on_units
 from hush.theory.block.residual import Residual
 
 __all__ = ["run_units", "unit_samples"]
@@ -55,7 +56,7 @@ def _run(
         if layer == depth - 1:
             break
         read, scale = normalise(front, x)
-        active = block.phi(read)
+        active = on_units(block.phi, read)
         v = block.sigma_w**2 * np.mean(active * active, axis=1, keepdims=True) + block.sigma_b**2
         f = np.sqrt(v) * rng.standard_normal((count, width))
         x, behind_scale = normalise(behind, hold(x + beta * f))
@@ -72,8 +73,8 @@ def _run(
         if behind is not None:
             delta = backward_through(behind, x, behind_scale, delta)
             x = read  # with the norm behind, what the block reads is what the one before it normalised
-        back = _transposed(block, block.phi(read), f, v, delta, rng)
-        through = backward_through(front, read, scale, block.phi.derivative(read) * back)
+        back = _transposed(block, on_units(block.phi, read), f, v, delta, rng)
+        through = backward_through(front, read, scale, backward_on_units(block.phi, read, back))
         delta = delta + beta * through
         # Of length 1 again before every block, so that nothing overflows however much it grows.
         square = np.maximum(np.sum(delta * delta, axis=1), 1e-300)
