@@ -24,7 +24,7 @@ import numpy as np
 from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory.activations.protocol import Activation
 
-__all__ = ["Relative"]
+__all__ = ["Relative", "slope_in_wide_layer", "value_in_wide_layer"]
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,21 @@ class Relative:
     @property
     def is_odd(self) -> bool:
         return self.psi.is_odd
+
+
+def value_in_wide_layer(phi: Activation, h: Array, q: Array) -> Array:
+    """φ(h) unit by unit in an infinitely wide layer of variance q, whose size is √q."""
+    if not isinstance(phi, Relative):
+        return phi(h)
+    root = np.sqrt(np.maximum(q, np.finfo(np.float64).tiny))
+    return np.asarray(root * phi.psi(h / root))
+
+
+def slope_in_wide_layer(phi: Activation, h: Array, q: Array) -> Array:
+    """φ′(h) there; that of the size is of order 1/N."""
+    if not isinstance(phi, Relative):
+        return phi.derivative(h)
+    return np.asarray(phi.psi.derivative(h / np.sqrt(np.maximum(q, np.finfo(np.float64).tiny))))
 
 
 def _over_own_size(h: Array) -> tuple[Array, Array]:

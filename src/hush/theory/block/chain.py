@@ -142,9 +142,13 @@ class Chain:
         slopes = max(fourth_g * layer.mu_2 - mu_1**2 - 0.5 * layer.slope_known**2, 0.0)
         common = layer.both - e * mu_1 - layer.slope * layer.slope_known
         shared = common / math.sqrt(variance * slopes) if slopes > 0.0 else 0.0
-        # What the weights' memory of the forward pass adds: along h this much more comes back than in any direction.
-        further = layer.passed / mu_1 * (layer.along / mu_1 - 1.0) / (n * self.positions)
-        memory = further * (1.0 - b2 / np.maximum(p, b2 + np.finfo(np.float64).tiny))
+        # What the weights' memory of the forward pass adds: along h so much more comes back than in any direction.
+        share = 1.0 - b2 / np.maximum(p, b2 + np.finfo(np.float64).tiny)
+        further = share * (layer.along / mu_1 - 1.0)
+        if layer.through_scale:
+            # And what comes back along h here came back along h from the layer behind: h·Jᵀg = x·g.
+            further = further / np.maximum(1.0 - share * e / mu_1, 0.1)
+        memory = layer.passed / mu_1 * further / (n * self.positions)
         gain = max(mu_1 + layer.mean_shift / n, 1e-12)
         flat = np.ones_like(p)
         return LayerNoise(
@@ -175,7 +179,9 @@ class Chain:
 
     @property
     def keeps_units(self) -> bool:
-        return False
+        """Whether the gradient remembers: with a relative threshold whose size counts as a constant, what comes back
+        along h in one layer does so in all before it, hardly weaker, and no two layers alone tell how much that is."""
+        return isinstance(self.phi, Relative) and not self.phi.through_scale and self.positions == 1
 
     def preactivation_units(self, width: int) -> int | None:
         """The layer's own."""
