@@ -16,7 +16,7 @@ from hush.diagnose.elementwise_modules import activation_modules
 from hush.nn import functional
 from hush.nn.recognise import phi_of_function
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
-from hush.theory import Activation, entry_of
+from hush.theory import Activation, Relative, entry_of
 
 __all__ = ["ACTIVATION_FUNCTIONS", "LAYER_FUNCTIONS", "SUMS", "Calls", "first_tensor", "function_name"]
 
@@ -175,6 +175,10 @@ class Calls(TorchFunctionMode):
         name = function_name(func)
         apply.label = f"{name}()"  # type: ignore[attr-defined]
         apply.phi = _phi(func, args, kwargs)  # type: ignore[attr-defined]
+        if isinstance(apply.phi, Relative):  # type: ignore[attr-defined]
+            # As on the draws of a population: units last, their common size a constant.
+            plain = {**kwargs, "dim": -1, "through_scale": False}
+            apply.on_draws = lambda value: func(value, *args[1:], **plain)  # type: ignore[attr-defined]
         self.before_activation(f"{within}.{name}()" if within else f"{name}()", apply, h)
         result = func(*args, **kwargs)
         self.after_activation(result)

@@ -183,8 +183,8 @@ def from_design(design: "Design", *, in_state_dict: bool = False, dim: int = -1)
     """The activation of a design, at its τ and m, as the module that its entry in the registry names: hush's own, or
     torch's for those that have nothing to choose (ReLU, GELU, SiLU, tanh).
 
-    With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own. `dim` is where the units are,
-    which a threshold relative to the layer's own size asks: 1 behind a convolution.
+    With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own. `dim` is where the units
+    are, which a threshold relative to the layer's own size asks: 1 behind a convolution.
     """
     entry = entry_of(design.activation)
     kind = entry.module_class()

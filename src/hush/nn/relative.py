@@ -63,9 +63,7 @@ class _RelativeClipped(Relative):
         inplace: bool = False,
         in_state_dict: bool = False,
     ) -> None:
-        super().__init__(
-            threshold, dim=dim, through_scale=through_scale, inplace=inplace, in_state_dict=in_state_dict
-        )
+        super().__init__(threshold, dim=dim, through_scale=through_scale, inplace=inplace, in_state_dict=in_state_dict)
         self.clip = float(clip)
         if not self.clip > 0.0 or math.isnan(self.clip):
             raise ValueError(f"clip must be positive, got {clip}.")

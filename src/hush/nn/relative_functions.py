@@ -9,7 +9,7 @@ Zeros are exact, and as many as τ says at any size of x: P(z ≤ τ) of a Gauss
 gradient passes, as everywhere in `hush.nn.functional`. An input of zeros gives zeros, and gradients of 0.
 
 Arguments of all:
-    dim: where the units are, over which s is taken: the last dimension, 1 for the channels of a convolution, or several.
+    dim: where the units are, over which s is taken: the last dimension, 1 for a convolution's channels, or several.
     through_scale: whether the gradient goes through s as well, or takes s for a constant.
 """
 

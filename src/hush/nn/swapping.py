@@ -93,14 +93,16 @@ def _units_dim(model: nn.Module, design: Design, dim: int | None) -> int:
     """Where the units are: no shape tells (batch, channels, length) from (batch, tokens, features)."""
     if not entry_of(design.activation).relative:
         if dim is not None:
-            raise ValueError(f"dim = {dim} is for thresholds relative to a layer's own size; {design.activation} has none.")
+            raise ValueError(
+                f"dim = {dim} is for thresholds relative to a layer's own size; {design.activation} has none."
+            )
         return -1
     convolutions = [name for name, module in model.named_modules() if isinstance(module, nn.modules.conv._ConvNd)]
     if dim is None and convolutions:
         raise ValueError(
-            f"{design.activation} measures the size of a layer over its units, and with convolutions ({listed(convolutions)}) "
-            f"it cannot be seen where those are; pass dim=1 where activations read channels, dim=-1 where they read the "
-            f"features of a Linear."
+            f"{design.activation} measures the size of a layer over its units, and with convolutions "
+            f"({listed(convolutions)}) it cannot be seen where those are; pass dim=1 where activations read channels, "
+            f"dim=-1 where they read the features of a Linear."
         )
     return -1 if dim is None else dim
 

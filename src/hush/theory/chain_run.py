@@ -44,8 +44,8 @@ def run_chains(
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples).
 
-    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks that remember their units are
-    run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
+    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks that remember their units
+    are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
     """
     check_variance("q_start", q_start)
     check_size(width, depth)

@@ -44,7 +44,9 @@ def _unit_clip(entry: ActivationEntry, tau: float, v_prime: float) -> float:
         if below is None or gap(below + _STEP) < 0.0:
             unit = "of the layer's own size" if entry.relative else "√q*"
             most = f"; without a clip it is {gap(high) + v_prime:.3g}" if gap(high) <= 0.0 else ""
-            raise ValueError(f"no clip of {entry.name} at a threshold of {tau:g} {unit} gives V′(q*) = {v_prime}{most}.")
+            raise ValueError(
+                f"no clip of {entry.name} at a threshold of {tau:g} {unit} gives V′(q*) = {v_prime}{most}."
+            )
         low, high = below, below + _STEP
     return math.exp(find_root(gap, low, high, xtol=1e-14, rtol=1e-14))
 

@@ -6,12 +6,20 @@ from hush.theory.activations.protocol import Activation
 from hush.theory.activations.registry import activation as activation_called
 from hush.theory.activations.registry import entry_of
 
-__all__ = ["RELATIVE_CLIP", "checked_clip", "given_sparsity", "has_clip_to_choose", "named_phi", "resolve_through_scale"]
+__all__ = [
+    "RELATIVE_CLIP",
+    "checked_clip",
+    "given_sparsity",
+    "has_clip_to_choose",
+    "named_phi",
+    "resolve_through_scale",
+]
 
-# The clip of a relative activation unless another is given, in units of the layer's own root mean square. V is a straight
-# line with any clip, so no clip is needed for the gradient's sake; docs/relative.md has what it does in training.
+# The clip of a relative activation unless another is given, in units of the layer's own root mean square. V is a
+# straight line with any clip, so the gradient needs none; docs/relative.md has what it does in training.
 RELATIVE_CLIP = 1.0
-# In units of √q*, or of the layer's own size. Beyond the first no input ever comes; below the second σ_w would exceed a hundred million.
+# In units of √q*, or of the layer's own size. Beyond the first no input ever comes; below the second σ_w would exceed a
+# hundred million.
 _LARGEST_CLIP, _SMALLEST_CLIP = 1e6, 1e-9
 
 
@@ -50,8 +58,8 @@ def resolve_through_scale(activation: str, through_scale: bool | None) -> bool |
         return True if through_scale is None else bool(through_scale)
     if through_scale is not None:
         raise ValueError(
-            f"through_scale = {through_scale} is for thresholds relative to a layer's own size, and that of {activation} "
-            f"is not."
+            f"through_scale = {through_scale} is for thresholds relative to a layer's own size, and that of "
+            f"{activation} is not."
         )
     return None
 

@@ -7,8 +7,10 @@ __all__ = ["threshold_from_sparsity"]
 
 
 def threshold_from_sparsity(name: str, sparsity: float, q_star: float = 1.0) -> float:
-    """τ̂(s, q*) = √q* Φ⁻¹(s), or √q* Φ⁻¹((1 + s)/2) for the odd activations (paper, eqs. 57 and 58); without the √q* where
-    the threshold is relative to the layer's own size."""
+    """τ̂(s, q*) = √q* Φ⁻¹(s), or √q* Φ⁻¹((1 + s)/2) for the odd activations (paper, eqs. 57 and 58).
+
+    Of a threshold relative to the layer's own size the √q* is left out.
+    """
     entry = entry_of(name, designable=True)
     check_positive("q_star", q_star)
     if not entry.lowest_sparsity <= sparsity < 1.0:

@@ -59,9 +59,7 @@ def _in_parts(
     return np.concatenate([p for p, _ in parts], axis=1), np.concatenate([gain for _, gain in parts], axis=1)
 
 
-def _run_chain(
-    block: Chain, width: int, depth: int, starts: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
+def _run_chain(block: Chain, width: int, depth: int, starts: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     count, phi = starts.size, block.phi
     k, gains = np.empty((depth, count)), np.empty((depth - 1, count))
     kept: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []

@@ -231,8 +231,8 @@ def _thresholded(model: nn.Module) -> dict[str, Thresholded]:
     relative = [name for name, module in found.items() if module.entry.relative]
     if relative:
         raise ValueError(
-            f"the threshold of {listed(relative)} is relative to the layer's own size and moves with it already; hush.hold "
-            "moves those of the other activations, such as CReLU."
+            f"the threshold of {listed(relative)} is relative to the layer's own size and moves with it already; "
+            "hush.hold moves those of the other activations, such as CReLU."
         )
     if not found:
         raise ValueError(

@@ -4,8 +4,8 @@ Of h_j i.i.d. N(0, k), the size s² = k χ²_N/N and the direction u = h/s on th
 
     (1/N) Σφ² = k A B,    A = χ²_N/N,    B = (1/N) Σψ(u_j)²        the size carries k on, the direction the shape of ψ
 
-and everything about zeros, slopes and plateaus is a matter of u alone: the noise of s does not feed the sparsity. On the
-sphere an average over units is what it is over Gaussians less its regression on |z|²: with e = E[ψ²], μ₁ = E[ψ′²],
+and everything about zeros, slopes and plateaus is a matter of u alone: the noise of s does not feed the sparsity. On
+the sphere an average over units is what it is over Gaussians less its regression on |z|²: with e = E[ψ²], μ₁ = E[ψ′²],
 η = E[z²ψ′²], g = d/dq E[ψ(√q z)²] at q = 1, and cov(ψ², z²) = 2g, cov(ψ′², z²) = η − μ₁,
 
     N Var A = 2                   N Var B = E[ψ⁴] − e² − 2g²            N Var (1/N)Σψ′²g_j² = 3μ₂ − μ₁² − (η − μ₁)²/2
@@ -47,8 +47,8 @@ class RelativeLayer:
         mu_1_curvature: the second derivative of E[ψ′(√q z)²] in q.
         both: E[ψ²ψ′²].
         eta: E[z²ψ′²].
-        silent_known, saturated_known: cov(share, z²)²/2, by which the sphere makes the variance s(1 − s) of the shares of
-            zeros and of saturated units smaller.
+        silent_known, saturated_known: cov(share, z²)²/2, by which the sphere makes the variance s(1 − s) of the shares
+            of zeros and of saturated units smaller.
         through_scale: whether the gradient goes through s.
     """
 
