@@ -92,3 +92,11 @@ def test_refused_blocks_are_sentences(arguments: list[str], said: str) -> None:
     result = run("design", *arguments)
     assert result.returncode != 0
     assert said in " ".join(result.stderr.split())
+
+
+def test_relative_thresholds() -> None:
+    shown = CliRunner().invoke(app, ["design", "relative_crelu", "--sparsity", "0.95", "--constant-scale"])
+    assert shown.exit_code == 0, shown.output
+    assert "1 rms(h)" in shown.output
+    made = CliRunner().invoke(app, ["design", "relative_relu", "--sparsity", "0.9", "--json"])
+    assert json.loads(made.output)["through_scale"] is True

@@ -83,5 +83,8 @@ def _scale(x: Tensor, dim: Dimensions, through_scale: bool) -> Tensor:
         x = x.detach()
     # Half precision would lose the sum of the squares.
     norm = torch.linalg.vector_norm(x, dim=dims, keepdim=True, dtype=torch.float32 if half else None)
-    scale: Tensor = (norm / math.prod(x.shape[d] for d in dims) ** 0.5).to(x.dtype)
+    units = 1
+    for each in dims:  # a loop, which torch.compile takes with sizes that change, as it does not take math.prod
+        units = units * x.shape[each]
+    scale: Tensor = (norm / units**0.5).to(x.dtype)
     return scale

@@ -29,6 +29,8 @@ from hush.theory.unit_run import run_chain_units, run_units, unit_samples
 __all__ = ["SAMPLES", "largest_gains", "run_chains"]
 
 SAMPLES = 4000
+# Of chains that are run unit by unit, which takes a second for so many; enough for odds of a few in a thousand.
+_UNIT_CHAINS = 1500
 
 
 # The last two results are kept, so that whoever asks for the odds and then for the quantiles pays once.
@@ -75,6 +77,8 @@ def _run_units(
     block: Residual | Chain, width: int, depth: int, q_start: float, norms: InputNorms, samples: int, seed: int
 ) -> tuple[Array, Array]:
     count = unit_samples(width, depth, samples)
+    if isinstance(block, Chain):
+        count = min(count, _UNIT_CHAINS)
     # Evenly spread over the inputs' norms, for there may be few of them.
     scores = ndtri((np.random.default_rng((seed, 2)).permutation(count) + 0.5) / count)
     starts = q_start * np.clip(norms.at(scores), 1.0 / REACH, REACH)

@@ -67,7 +67,7 @@ def design(
 
     Arguments:
         activation: "crelu", "cst", "shifted_relu", "soft_threshold", or with thresholds relative to the layer's own
-            size "relative_crelu", "relative_cst", "relative_relu", "relative_soft_threshold", or one that was registered;
+            size "relative_crelu", "relative_cst", "relative_relu", "relative_soft_threshold", or one registered;
             without a sparsity one that has no parameters, such as "relu", "gelu", "silu" or "tanh".
         sparsity: the share of exact zeros, P(φ = 0) at q*; None for activations without a threshold.
         v_prime: the slope V′(q*) to choose the clip by.

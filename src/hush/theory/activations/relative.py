@@ -41,7 +41,7 @@ class Relative:
 
     @property
     def name(self) -> str:
-        return f"relative {self.psi.name}"
+        return f"relative_{self.psi.name.removeprefix('shifted_')}"
 
     def __call__(self, x: Value) -> Value:
         return self.psi(x)
