@@ -279,7 +279,7 @@ def test_checkpoints_keep_the_design(tmp_path):
 
 @pytest.mark.parametrize("through_scale", [True, False])
 def test_a_chain_is_diagnosed_by_its_own_bands(through_scale):
-    design = hush.design("relative_crelu", 0.85, width=100, depth=8, q_star=2.0, through_scale=through_scale)
+    design = hush.design("relative_crelu", 0.85, clip=1.0, width=100, depth=8, q_star=2.0, through_scale=through_scale)
     model = hn.mlp(64, 10, design)
     generator = torch.Generator().manual_seed(0)
     hush.init_(model, design, generator=generator)

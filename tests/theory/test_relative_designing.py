@@ -17,7 +17,7 @@ def test_a_chain_on_the_edge_whatever_the_scale(name: str, q_star: float) -> Non
     made = hush.design(name, 0.85, width=200, depth=30, q_star=q_star)
     tail = 0.15 if not entry_of(name).odd else 0.075
     assert made.threshold == pytest.approx(norm.isf(tail))  # in units of rms(h): q* is not in it
-    assert made.clip == (1.0 if entry_of(name).clipped else None)
+    assert made.clip == (2.0 if entry_of(name).clipped else None)
     psi = made.phi().psi
     assert made.sigma_w2 == pytest.approx(1.0 / psi.slope_moment(1, 1.0))
     assert made.v_prime == pytest.approx(psi.second_moment(1.0) / psi.slope_moment(1, 1.0))

@@ -16,8 +16,9 @@ __all__ = [
 ]
 
 # The clip of a relative activation unless another is given, in units of the layer's own root mean square. V is a
-# straight line with any clip, so the gradient needs none; docs/relative.md has what it does in training.
-RELATIVE_CLIP = 1.0
+# straight line with any clip, so the gradient needs none at the start; in training it keeps q from running away, and
+# twice the size learnt best in chains (docs/relative.md).
+RELATIVE_CLIP = 2.0
 # In units of √q*, or of the layer's own size. Beyond the first no input ever comes; below the second σ_w would exceed a
 # hundred million.
 _LARGEST_CLIP, _SMALLEST_CLIP = 1e6, 1e-9

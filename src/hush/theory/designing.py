@@ -57,7 +57,7 @@ def design(
     or clip, that is used and, given width and depth, judged.
 
     Of the relative activations, whose threshold and clip are in units of the layer's own root mean square, V is a
-    straight line with a slope below 1 at any clip, so nothing needs a clip to be safe: the clip is 1 unless given.
+    straight line with a slope below 1 at any clip, so nothing needs a clip to be safe: the clip is 2 unless given.
 
     In a block on a residual stream nothing runs away that a clip could hold: σ_out makes up for what it takes from the
     gradient, so its gain is β² with any clip, and a smaller clip, which adds less to the stream, makes it no safer. The
