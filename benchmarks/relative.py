@@ -256,7 +256,7 @@ def _page(rows: list[dict[str, Any]]) -> str:
         f"`python -m benchmarks.relative --out docs/results/relative`, {day_and_machine()}.",
         "",
         "Means over the seeds; the CSV has every run. Loss and accuracy on the test set; q is the largest mean square",
-        "that any layer's pre-activations had at 60 looks during training, and at the last of them, of the worst seed; m",
+        "that the pre-activations of any layer had at 60 looks in training, and at the last, of the worst seed; m",
         "in units of rms(h), and “s constant” is `through_scale=False`.",
         "",
         "```text",

@@ -22,7 +22,7 @@ _STEP = 0.1
 def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float = 1.0) -> float:
     """m such that V′(q*) = v_prime on the Edge of Chaos; V′ rises with m from 0 to 1 (paper, Figure 3)."""
     if name not in clipped_names():
-        raise ValueError(f"only {' and '.join(clipped_names())} have a clip, got {name!r}.")
+        raise ValueError(f"only {', '.join(clipped_names())} have a clip, got {name!r}.")
     if not 0.0 < v_prime < 1.0:
         raise ValueError(f"V′(q*) of a clipped activation lies strictly between 0 and 1, got {v_prime}.")
     check_positive("q_star", q_star)
