@@ -128,3 +128,12 @@ def test_names_of_recorded_runs_do_not_change() -> None:
         "digits-soft_threshold-s0.85-30x300-15c5a5b1-seed0",
         "digits-crelu-s0.85-v0.7-30x300-e5731276-seed0",
     ]  # fmt: skip
+
+
+def test_relative_thresholds_are_designed_and_not_held() -> None:
+    config = TrainConfig(activation="relative_crelu", sparsity=0.9, depth=4, width=32)
+    assert config.design().through_scale
+    assert config.design().clip == 2.0
+    assert TrainConfig.from_json(config.to_json()) == config
+    with pytest.raises(ValueError, match="moves with it already"):
+        TrainConfig(activation="relative_crelu", hold=True)
