@@ -196,7 +196,7 @@ def function_name(func: Any) -> str:
 
 def _phi(func: Any, args: Any, kwargs: Any) -> Activation | None:
     """φ of a function of hush, which tells where it saturates; None for others."""
-    if getattr(functional, function_name(func), None) is not func:
+    if not callable(func) or getattr(functional, function_name(func), None) is not func:
         return None
     return phi_of_function(function_name(func), inspect.signature(func).bind(*args, **kwargs).arguments)
 
