@@ -5,7 +5,7 @@ so the n-th of one is the n-th of the other.
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -196,9 +196,10 @@ def function_name(func: Any) -> str:
 
 def _phi(func: Any, args: Any, kwargs: Any) -> Activation | None:
     """φ of a function of hush, which tells where it saturates; None for others."""
-    if not callable(func) or getattr(functional, function_name(func), None) is not func:
+    known: Callable[..., Any] | None = getattr(functional, function_name(func), None)
+    if known is None or known is not func:
         return None
-    return phi_of_function(function_name(func), inspect.signature(func).bind(*args, **kwargs).arguments)
+    return phi_of_function(function_name(func), inspect.signature(known).bind(*args, **kwargs).arguments)
 
 
 def _is_value(value: Any) -> bool:
