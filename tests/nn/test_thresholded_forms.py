@@ -50,6 +50,14 @@ def test_the_derivative_is_that_of_what_stays(kind, name, oracle) -> None:
     assert np.allclose(x.grad.numpy(), np.where(np.abs(oracle(points)) > 0.1, slope, 0.0), atol=1e-9)
 
 
+@each
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 1.5])
+def test_the_least_input_that_passes(kind, name, oracle, threshold: float) -> None:
+    module = made(kind, name, threshold)
+    assert oracle(np.float64(module.least_input)) == pytest.approx(threshold, abs=1e-9)
+    assert float(module(torch.tensor(module.least_input + 1e-6, dtype=torch.float64))) > 0.0
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_has_zeros_where_the_gradient_has(dtype: torch.dtype) -> None:
     x = torch.linspace(-4.0, 4.0, 4001).to(dtype).requires_grad_()

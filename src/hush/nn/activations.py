@@ -60,6 +60,11 @@ class Thresholded(nn.Module):
         """Whether the pre-activations that it silences lie between two thresholds, and not below one."""
         return self.entry.kernel is Kernel.ODD
 
+    @property
+    def least_input(self) -> float:
+        """Above this input it is active."""
+        return self.threshold
+
     def extra_repr(self) -> str:
         return f"threshold={self.threshold:g}"
 

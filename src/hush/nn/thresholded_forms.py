@@ -9,6 +9,7 @@ nothing of the negative side. They are for models trained with these activations
 them, and the engine leaves them to torch.
 """
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
@@ -20,7 +21,29 @@ __all__ = ["ThresholdedGELU", "ThresholdedSiLU"]
 _APPROXIMATIONS = ("none", "tanh", "sigmoid")
 
 
-class ThresholdedGELU(Thresholded):
+class _KeepsLarge(Thresholded):
+    """φ(x) where |φ(x)| > τ, else 0."""
+
+    def dense(self, x: Tensor) -> Tensor:
+        """φ(x)."""
+        raise NotImplementedError
+
+    @property
+    def two_sided(self) -> bool:
+        return False
+
+    @property
+    def least_input(self) -> float:
+        """The x > 0 with φ(x) = τ: above it φ rises, and lies between x − 0.28 and x. By bisection."""
+        low, high = self.threshold, self.threshold + 1.0
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            below = float(self.dense(torch.tensor(middle, dtype=torch.float64, device="cpu"))) < self.threshold
+            low, high = (middle, high) if below else (low, middle)
+        return high
+
+
+class ThresholdedGELU(_KeepsLarge):
     """GELU(x) where |GELU(x)| > τ, else 0.
 
     Arguments:
@@ -37,9 +60,8 @@ class ThresholdedGELU(Thresholded):
             raise ValueError(f"approximate must be one of {', '.join(_APPROXIMATIONS)}, got {approximate!r}.")
         self.approximate = approximate
 
-    @property
-    def two_sided(self) -> bool:
-        return False
+    def dense(self, x: Tensor) -> Tensor:
+        return functional.gelu(x, self.approximate)
 
     def extra_repr(self) -> str:
         kind = "" if self.approximate == "none" else f", approximate={self.approximate!r}"
@@ -47,20 +69,19 @@ class ThresholdedGELU(Thresholded):
 
     def forward(self, x: Tensor) -> Tensor:
         if self._gauge is not None and self._is_moving():
-            return moving_thresholds.keep_large(functional.gelu(x, self.approximate), self._gauge.threshold)
+            return moving_thresholds.keep_large(self.dense(x), self._gauge.threshold)
         return functional.thresholded_gelu(x, self.threshold, self.approximate)
 
 
-class ThresholdedSiLU(Thresholded):
+class ThresholdedSiLU(_KeepsLarge):
     """SiLU(x) where |SiLU(x)| > τ, else 0."""
 
     activation = "thresholded_silu"
 
-    @property
-    def two_sided(self) -> bool:
-        return False
+    def dense(self, x: Tensor) -> Tensor:
+        return F.silu(x)
 
     def forward(self, x: Tensor) -> Tensor:
         if self._gauge is not None and self._is_moving():
-            return moving_thresholds.keep_large(F.silu(x), self._gauge.threshold)
+            return moving_thresholds.keep_large(self.dense(x), self._gauge.threshold)
         return functional.thresholded_silu(x, self.threshold)

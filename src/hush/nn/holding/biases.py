@@ -83,7 +83,7 @@ def move_biases(gauge: "Gauge", silent: Tensor, highest: Tensor, lowest: Tensor 
     """Move the biases of silent units towards the threshold, by the bounds of their inputs; which were moved."""
     bias = bias_of(gauge)
     assert bias is not None
-    passes = gauge.module.threshold + _MARGIN * gauge.scale
+    passes = gauge.module.least_input + _MARGIN * gauge.scale
     rise = passes - highest
     change = rise
     if lowest is not None:

@@ -61,9 +61,7 @@ def thresholded_form(held: Callable[..., Any]) -> tuple[str, KeepsLarge] | None:
 
 def dense_output(module: KeepsLarge, x: Tensor) -> Tensor:
     """φ(x) of a thresholded form, without its threshold."""
-    if isinstance(module, ThresholdedGELU):
-        return gelu(x, module.approximate)
-    return F.silu(x) if isinstance(module, ThresholdedSiLU) else F.relu(x)
+    return F.relu(x) if isinstance(module, FATReLU) else module.dense(x)
 
 
 def _form_again(held: Thresholded) -> tuple[str, KeepsLarge] | None:
