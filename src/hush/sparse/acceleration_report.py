@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import nn
 
+from .block_reader import looks_residual, read_block
 from .cpu import isa
-from .modules import has_own_forward, is_sparse_linear, is_sparse_sequential, stretches_of
+from .modules import stretches_of
+from .own_forwards import has_own_forward, is_quiet, is_sparse_linear, is_sparse_sequential
 
 __all__ = ["Report", "make_report"]
 
@@ -22,11 +25,13 @@ class Report:
         taken: the Linears of each fused stretch, in order.
         alone: the other Linears: each leaves out the zeros of its own input.
         left: (name, reason) of the layers with weights that stay with torch.
+        apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
     """
 
     taken: tuple[tuple[str, ...], ...]
     alone: tuple[str, ...]
     left: tuple[tuple[str, str], ...]
+    apart: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         layers = sum(len(names) for names in self.taken)
@@ -34,6 +39,9 @@ class Report:
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
         lines += [f"  alone  {name}: leaves out the zeros of its own input" for name in self.alone]
+        lines += [
+            f"  apart  {name}: its forward {reason}, so its modules run one by one" for name, reason in self.apart
+        ]
         lines += [f"  left   {name}: {reason}" for name, reason in self.left]
         return "\n".join(lines)
 
@@ -49,7 +57,16 @@ def make_report(model: nn.Module) -> Report:
     fused = {name for stretch in taken for name in stretch}
     alone = [names[id(m)] for m in model.modules() if is_sparse_linear(m) and names[id(m)] not in fused]
     left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
-    return Report(tuple(taken), tuple(alone), tuple(left))
+    return Report(tuple(taken), tuple(alone), tuple(left), tuple(_apart(model, names)))
+
+
+def _apart(model: nn.Module, names: dict[int, str]) -> Iterator[tuple[str, str]]:
+    for container in model.modules():
+        for child in container.children() if type(container) is nn.Sequential else ():
+            if looks_residual(child):
+                found = read_block(child) if is_quiet(child) else "is listened to, or has been replaced"
+                if isinstance(found, str):
+                    yield names[id(child)], found
 
 
 def _why_left(module: nn.Module) -> str | None:

@@ -118,7 +118,6 @@ class CpuBackend:
             chain.add(w.detach(), _detached(b), int(phi.kind), phi.threshold, phi.clip)
         return CpuProgram(chain, weights[0].shape[1], weights[-1].shape[0], chain.row_major)
 
-
     def takes_blocks(self, blocks: Sequence[ResidualBlock], training: bool) -> bool:
         width = blocks[0].weight.shape[0]
         return width > 0 and all(self._takes_block(block, width, training) for block in blocks)

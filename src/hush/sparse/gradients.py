@@ -114,7 +114,13 @@ class Call:
         return StepPlan(len(self.phis))
 
     def with_torch(
-        self, program: Program, edge: Tensor | None, x: Tensor | None, saved: Tensor, parameters: Sequence[Tensor], batch: int
+        self,
+        program: Program,
+        edge: Tensor | None,
+        x: Tensor | None,
+        saved: Tensor,
+        parameters: Sequence[Tensor],
+        batch: int,
     ) -> Tensor:
         """The output once more by torch's operations, from what was saved, connected to the edge."""
         weights, biases = self.split(parameters)

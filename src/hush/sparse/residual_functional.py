@@ -21,7 +21,7 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
     """x ← x + β(W φ(n(x)) + b) through all blocks, exact, with exact gradients, in one call.
 
     float32 on the CPU runs on the sparse kernels; weights may be bfloat16 when no gradient is wanted. Everything else
-    (another device or dtype, a graph that is being compiled) runs on torch's own operations. Leading dimensions are kept.
+    (another device or dtype, a graph that is being compiled) runs on torch's own operations. Leading dimensions stay.
     """
     _check(x, blocks)
     parameters, places = parameters_of(blocks)
@@ -47,7 +47,9 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
 
 def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
     if x.dim() < 1 or not blocks:
-        raise ValueError(f"A residual chain needs an input with a last dimension and at least one block, got {len(blocks)}.")
+        raise ValueError(
+            f"A residual chain needs an input with a last dimension and at least one block, got {len(blocks)}."
+        )
     width = x.shape[-1]
     for number, block in enumerate(blocks):
         for part, tensor in block.tensors():
@@ -60,7 +62,9 @@ def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
             if tensor.dtype != x.dtype and not half:
                 raise ValueError(f"The {part} of block {number} is {tensor.dtype}, but the input is {x.dtype}.")
             if half and torch.is_grad_enabled() and tensor.requires_grad:
-                raise ValueError(f"Block {number} has bfloat16 weights that require gradients; train with float32 weights.")
+                raise ValueError(
+                    f"Block {number} has bfloat16 weights that require gradients; train with float32 weights."
+                )
             if tensor.device != x.device:
                 raise ValueError(f"The {part} of block {number} is on {tensor.device}, but the input is on {x.device}.")
         if (block.gain is not None and block.norm is Norm.NONE) or (
