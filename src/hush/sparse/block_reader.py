@@ -123,29 +123,30 @@ class _Reader:
                 break
         raise Unreadable(f"reads {name}, which is neither a child nor a number")
 
-    def call(self, child: nn.Module, x: Any) -> _Symbol:
+    def call(self, child: nn.Module, x: object) -> _Symbol:
         """The symbol behind a child."""
         if not isinstance(x, _Symbol):
             raise Unreadable(f"gives a {type(child).__name__} something else than one tensor")
+        symbol: _Symbol = x
         kind = type(child).__name__
         if not is_quiet(child):
             raise Unreadable(f"has a {kind} with a hook or a forward of its own")
         self.touched.append(child)
         if does_nothing(child):
-            return x
+            return symbol
         if type(child) is nn.Sequential:
             for inner in child:
-                x = self.call(inner, x)
-            return x
-        if type(child) in _NORMS and x.stage == "stream":
-            return replace(x, stage="normed", norm=child)
-        if x.stage in ("stream", "normed") and activation_of(child) is not None:
-            if getattr(child, "inplace", False) and x.stage == "stream":
+                symbol = self.call(inner, symbol)
+            return symbol
+        if type(child) in _NORMS and symbol.stage == "stream":
+            return replace(symbol, stage="normed", norm=child)
+        if symbol.stage in ("stream", "normed") and activation_of(child) is not None:
+            if getattr(child, "inplace", False) and symbol.stage == "stream":
                 raise Unreadable("changes its input in place")
-            return replace(x, stage="active", phi=child)
-        if is_sparse_linear(child) and "weight" in child._parameters and x.stage == "active":
-            return replace(x, stage="branch", linear=child)
-        raise Unreadable(f"has a {kind} behind {_WORDS[x.stage]}")
+            return replace(symbol, stage="active", phi=child)
+        if is_sparse_linear(child) and "weight" in child._parameters and symbol.stage == "active":
+            return replace(symbol, stage="branch", linear=child)
+        raise Unreadable(f"has a {kind} behind {_WORDS[symbol.stage]}")
 
 
 def read_block(module: nn.Module) -> Reading | str:

@@ -120,6 +120,6 @@ def run_on_symbols(module: nn.Module, look: Callable[[str], Any], x: Any) -> Any
     """
     code_of(module)
     try:
-        return type(module).forward(SymbolicSelf(look), x)  # type: ignore[arg-type]
+        return type(module).forward(SymbolicSelf(look), x)
     except (TypeError, AttributeError) as problem:
         raise Unreadable(f"does something else with its tensors ({problem})") from None
