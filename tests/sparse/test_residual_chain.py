@@ -1,4 +1,4 @@
-"""Residual chains against dense float64, over norms, scales, activations, shapes and threads, with dense float32 beside."""
+"""Residual chains against dense float64, with dense float32 beside: norms, scales, activations, shapes, threads."""
 
 import itertools
 
@@ -10,7 +10,8 @@ from hush.sparse.residual_block import dense_residual, parameters_of, with_param
 
 from .conftest import ACTIVATIONS
 
-SHAPES = [(0, 5), (1, 1), (1, 33), (9, 50), (40, 300)]
+# No norm over one or two units: there n(x) is ±1 whatever x is, and its derivative a difference of equal numbers.
+SHAPES = {1: [(0, 5), (1, 33), (40, 300)], 2: [(1, 7), (9, 50)]}
 FORMS = [
     (Norm.NONE, False),
     (Norm.RMS, False),
@@ -66,7 +67,7 @@ def check(x, chain, factor=6.0):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_matches_dense_float64(norm, affine, threads):
     torch.set_num_threads(threads)
-    cases = itertools.product(SHAPES, (False, True), (False, True))
+    cases = itertools.product(SHAPES[threads], (False, True), (False, True))
     for number, ((batch, width), bias, learned) in enumerate(cases):
         # One block for the activation with a jump: behind it a unit at its threshold may go either way.
         name = sorted(ACTIVATIONS)[number % len(ACTIVATIONS)]
@@ -83,7 +84,7 @@ def test_a_stream_far_from_zero_keeps_its_precision():
 
 
 def test_more_samples_than_16_bits_count():
-    check(torch.randn(66_000, 2), blocks(2, 1, Norm.RMS, True, Activation.crelu(0.2, 0.9), 0))
+    check(torch.randn(66_000, 5), blocks(5, 1, Norm.RMS, True, Activation.crelu(0.2, 0.9), 0))
 
 
 @pytest.mark.parametrize("norm", list(Norm))

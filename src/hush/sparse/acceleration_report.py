@@ -54,7 +54,7 @@ def make_report(model: nn.Module) -> Report:
         if is_sparse_sequential(module)
         for stretch in stretches_of(module)  # type: ignore[arg-type]
     ]
-    # The branch of a fused block may be a Sequential with a stretch of its own, which runs when somebody calls it alone.
+    # The branch of a fused block may be a Sequential with a stretch of its own, for whoever calls it alone.
     taken = [names_of for names_of in taken if not any(set(names_of) < set(other) for other in taken)]
     fused = {name for stretch in taken for name in stretch}
     alone = [names[id(m)] for m in model.modules() if is_sparse_linear(m) and names[id(m)] not in fused]
