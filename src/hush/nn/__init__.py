@@ -2,6 +2,7 @@
 
 from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
+from hush.nn.centering import Centering, center_gradients
 from hush.nn.holding import HeldLayer, Hold, HoldReport, Ramp, hold, ramp
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
@@ -15,6 +16,7 @@ __all__ = [
     "CST",
     "GPT",
     "CReLU",
+    "Centering",
     "Drawn",
     "FATReLU",
     "FunctionUse",
@@ -37,6 +39,7 @@ __all__ = [
     "SwapReport",
     "Swapped",
     "act_layer",
+    "center_gradients",
     "checkpoint",
     "cnn",
     "from_design",

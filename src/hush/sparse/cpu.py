@@ -47,8 +47,10 @@ def engine_calls() -> int:
 class CpuProgram:
     """A native chain over the memory of some parameters."""
 
-    def __init__(self, chain: _native.Chain, inputs: int, outputs: int, row_gradients: bool) -> None:
-        self.chain, self.inputs, self.outputs, self.row_gradients = chain, inputs, outputs, row_gradients
+    def __init__(self, chain: _native.Chain, widths: Sequence[int], row_gradients: bool) -> None:
+        self.chain, self.row_gradients = chain, row_gradients
+        self.widths = list(widths)  # of what each layer reads, and of the output
+        self.inputs, self.outputs = self.widths[0], self.widths[-1]
 
     def _ready(self) -> _native.Chain:
         """The chain on input-major weights. Those that lie row by row are copied anew at each call: whatever changed
@@ -70,13 +72,18 @@ class CpuProgram:
         chain = self._ready()
         _count()
         saved, active = chain.forward(h, out, torch.get_num_threads())
-        program = self if chain is self.chain else CpuProgram(chain, self.inputs, self.outputs, self.row_gradients)
+        program = self if chain is self.chain else CpuProgram(chain, self.widths, self.row_gradients)
         return Forward(out, torch.from_numpy(saved), active, program)
 
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
         out = _empty(batch, self.inputs)
         self.chain.first_activations(saved, out)
         return out
+
+    def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
+        out = _empty(sum(self.widths[:-1]))
+        self.chain.mean_inputs(saved, batch, out)
+        return list(out.split(self.widths[:-1]))
 
     def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
         grad = _rows(grad)
@@ -115,7 +122,7 @@ class CpuBackend:
         chain = _native.Chain()
         for w, b, phi in zip(weights, biases, phis, strict=True):
             chain.add(w.detach(), None if b is None else b.detach(), int(phi.kind), phi.threshold, phi.clip)
-        return CpuProgram(chain, weights[0].shape[1], weights[-1].shape[0], chain.row_major)
+        return CpuProgram(chain, [*(w.shape[1] for w in weights), weights[-1].shape[0]], chain.row_major)
 
 
 def _plain(p: Tensor, dtype: torch.dtype) -> bool:

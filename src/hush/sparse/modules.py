@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from hush.nn.centering.centered_layer import centered_layer_of
+
 from .activation import activation_of
 from .backend import Backend
 from .conditions import backend_of, is_patched
@@ -160,7 +162,8 @@ def _plan(container: nn.Sequential, settings: Settings) -> tuple[Witness, list[n
     for child in children:
         if child is not None:
             _witness_child(witness, child)
-    return witness, _fuse(children, lambda activations, linears: Stretch(activations, linears, settings))
+    made = _fuse(children, lambda activations, linears: Stretch(activations, linears, settings), centered=True)
+    return witness, made
 
 
 def _witness_child(witness: Witness, child: nn.Module) -> None:
@@ -173,13 +176,13 @@ def _witness_child(witness: Witness, child: nn.Module) -> None:
 
 
 def _fuse(
-    children: list[nn.Module], make: Callable[[list[nn.Module], list[nn.Module]], Stretch]
+    children: list[nn.Module], make: Callable[[list[nn.Module], list[nn.Module]], Stretch], *, centered: bool
 ) -> list[nn.Module | _Fused]:
     """Each child, or the stretch that it begins."""
     steps: list[nn.Module | _Fused] = []
     at = 0
     while at < len(children):
-        activations, linears, end = _stretch_from(children, at)
+        activations, linears, end = _stretch_from(children, at, centered)
         if linears:
             steps.append(_Fused(make(activations, linears), children[at:end]))
             at = end
@@ -189,8 +192,13 @@ def _fuse(
     return steps
 
 
-def _stretch_from(children: list[nn.Module], start: int) -> tuple[list[nn.Module], list[nn.Module], int]:
-    """The activations and Linears of the stretch that begins with child `start`, and where it ends."""
+def _stretch_from(
+    children: list[nn.Module], start: int, centered: bool
+) -> tuple[list[nn.Module], list[nn.Module], int]:
+    """The activations and Linears of the stretch that begins with child `start`, and where it ends.
+
+    With `centered`, Linears may be among them whose gradients are centred.
+    """
     activations: list[nn.Module] = []
     linears: list[nn.Module] = []
     end = at = start
@@ -203,7 +211,7 @@ def _stretch_from(children: list[nn.Module], start: int) -> tuple[list[nn.Module
         if (
             linear is None
             or not is_sparse_linear(linear)
-            or not _is_quiet(linear)
+            or not (_is_quiet(linear) or (centered and _is_only_centered(linear)))
             or "weight" not in linear._parameters
         ):
             break
@@ -235,6 +243,11 @@ def _is_quiet(child: nn.Module) -> bool:
     return not has_own_forward(child) and not has_hooks(child)
 
 
+def _is_only_centered(linear: nn.Module) -> bool:
+    """Its only hook centres the gradient, which the kernels do as well."""
+    return not has_own_forward(linear) and centered_layer_of(linear) is not None
+
+
 def stretches_of(container: nn.Sequential) -> list[Stretch]:
     """The stretches of an accelerated Sequential as it is now."""
     sequence: Sequence = container.__dict__[_STATE]
@@ -243,7 +256,10 @@ def stretches_of(container: nn.Sequential) -> list[Stretch]:
 
 def _run_compiled(container: nn.Sequential, x: Tensor) -> Tensor:
     """For torch.compile: each stretch is one operator of the graph, everything else the modules."""
-    steps = _fuse(list(container), lambda activations, linears: Stretch(activations, linears, Settings()))
+    # The operator knows of no centred gradient: there the hook of the Linear is compiled, as any other.
+    steps = _fuse(
+        list(container), lambda activations, linears: Stretch(activations, linears, Settings()), centered=False
+    )
     for step in steps:
         x = traced_chain(x, step.stretch) if isinstance(step, _Fused) else step(x)
     return x

@@ -1,7 +1,7 @@
 """What a backward does with the gradient of each parameter: writes it, applies it, or leaves it out.
 
-The one place that knows how the kernels are told: per layer two bits of what is wanted, the update rules of weight and
-bias, and six addresses (their gradients, then two optimizer states of each).
+The one place that knows how the kernels are told: per layer three bits of what is wanted, the update rules of weight
+and bias, and seven addresses (their gradients, two optimizer states of each, and the mean inputs to centre by).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ __all__ = ["Part", "Rule", "StepPlan"]
 Part = Literal["weight", "bias"]
 _FIRST_STATE = {"weight": 2, "bias": 4}
 _PLACE = {"weight": 0, "bias": 1}
+_MEANS, _ADDRESSES = 6, 7
+_KEEPS_MEAN = 4
 
 
 class Rule(NamedTuple):
@@ -41,7 +43,7 @@ class StepPlan:
     def __init__(self, layers: int) -> None:
         self.wants = [0] * layers
         self.groups = [0] * (2 * layers)
-        self.addresses = [0] * (6 * layers)
+        self.addresses = [0] * (_ADDRESSES * layers)
         self._rules: dict[Rule, int] = {Rule(): 0}
         self._kept: list[Tensor] = []
 
@@ -53,7 +55,7 @@ class StepPlan:
         """The gradient goes into this tensor. An empty one has no address, and nothing to write."""
         if gradient.numel():
             self.wants[layer] |= 1 << _PLACE[part]
-            self.addresses[6 * layer + _PLACE[part]] = gradient.data_ptr()
+            self.addresses[_ADDRESSES * layer + _PLACE[part]] = gradient.data_ptr()
             self._kept.append(gradient)
 
     def update(self, layer: int, part: Part, rule: Rule, states: tuple[Tensor, ...]) -> None:
@@ -61,5 +63,12 @@ class StepPlan:
         self.wants[layer] |= 1 << _PLACE[part]
         self.groups[2 * layer + _PLACE[part]] = self._rules.setdefault(rule, len(self._rules))
         for i, state in enumerate(states):
-            self.addresses[6 * layer + _FIRST_STATE[part] + i] = state.data_ptr()
+            self.addresses[_ADDRESSES * layer + _FIRST_STATE[part] + i] = state.data_ptr()
             self._kept.append(state)
+
+    def center(self, layer: int, mean: Tensor, *, keep_mean: bool) -> None:
+        """The weight's gradient is centred by this mean input; with `keep_mean` the bias takes back, b ← b − ΔW ā,
+        what the weight's step does to it."""
+        self.addresses[_ADDRESSES * layer + _MEANS] = mean.data_ptr()
+        self.wants[layer] |= _KEEPS_MEAN if keep_mean else 0
+        self._kept.append(mean)
