@@ -6,6 +6,7 @@ from hush.nn.centering import Centering, center_gradients
 from hush.nn.holding import HeldLayer, Hold, HoldReport, Ramp, hold, ramp
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
+from hush.nn.linear_start import LinearStart, linear_start_
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.relative import RelativeCReLU, RelativeCST, RelativeReLU, RelativeSoftThreshold
@@ -26,6 +27,7 @@ __all__ = [
     "InitReport",
     "LeftActivation",
     "LeftAlone",
+    "LinearStart",
     "Ramp",
     "Recognised",
     "RelativeCReLU",
@@ -47,6 +49,7 @@ __all__ = [
     "gpt",
     "hold",
     "init_",
+    "linear_start_",
     "mlp",
     "phi_of",
     "ramp",

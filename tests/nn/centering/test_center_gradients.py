@@ -39,7 +39,8 @@ def centered_by_hand(model: nn.Sequential, x: Tensor) -> list[Tensor]:
         h.remove()
     deltas = torch.autograd.grad(loss, outputs)
     return [
-        torch.einsum("bo,bi->oi", d, a - sum(a) / len(a)) for d, a in zip(deltas, inputs, strict=True)  # type: ignore[operator]
+        torch.einsum("bo,bi->oi", d, a - sum(a) / len(a))
+        for d, a in zip(deltas, inputs, strict=True)  # type: ignore[operator]
     ]
 
 
