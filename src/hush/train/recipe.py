@@ -29,8 +29,8 @@ class _Rates:
     Attributes:
         sgd: (c, most): the rate of SGD is c / depth, and at most so much.
         adamw: (c, most): the rate of AdamW is c / depth², and at most so much.
-        centered: (c, most): where gradients are centred, the rate of AdamW is c / depth, and at most so much. None where
-            that has not been measured: gradients are as torch has them unless asked for otherwise.
+        centered: (c, most): the rate of AdamW with centred gradients is c / depth, and at most so much; None where
+            that has not been measured, and gradients are not centred unless asked for.
         batch: up to the depth to which SGD is taken, and beyond.
         epochs: (depth, epochs) up to that depth, in rising order.
     """
