@@ -187,8 +187,8 @@ def _write(asked: argparse.Namespace, rows: list[dict[str, str]]) -> None:
         "# Centred gradients and a linear start",
         f"`python -m benchmarks.centring --out {asked.out}`",
         (__doc__ or "").split("\n\n", 2)[2].rstrip(),
-        "Epochs are those after which an accuracy was first seen; – means never. Seconds are those of a machine that may "
-        "have done other work at the same time.",
+        "Epochs are those after which an accuracy was first seen; – means never. Seconds are those of a machine that "
+        "may have done other work at the same time.",
         "\n".join(table),
         "Run on:",
         "\n".join(f"- {line}" for line in sorted({row["ran"] for row in rows})),
