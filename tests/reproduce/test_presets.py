@@ -29,6 +29,16 @@ def test_the_paper_preset_is_section_4(kind: str, data: str, depth: int, lr: flo
     assert not recipe.differences
 
 
+def test_the_recipe_is_that_of_hush_train_for_deep_chains() -> None:
+    mine = TrainConfig(**preset("recipe", "deep").fields)
+    assert mine == TrainConfig(data="mnist", depth=100, per_image=True)
+    said = " ".join(preset("recipe", "deep").differences)
+    assert "gradients of the weights are centred" in said
+    assert "made nearly linear on the data" in said
+    with pytest.raises(ValueError, match="preset 'recipe' is for deep and shallow networks, not for cnn"):
+        preset("recipe", "cnn")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:
