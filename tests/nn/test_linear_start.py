@@ -60,14 +60,14 @@ def test_q_and_sparsity_stay_those_of_the_design(activation: str) -> None:
 
 
 def test_a_deep_chain_still_tells_what_its_inputs_were() -> None:
-    """As drawn hardly anything of the inputs can be read off the last layer; a third of their directions can after."""
+    """As drawn hardly anything of the inputs can be read off the last layer; a fifth of their variance can after."""
     model, design, _ = drawn()
     x = torch.randn(3000, 30, generator=torch.Generator().manual_seed(3))
     before = readable(hidden(model, x)[-2], x)
     linear_start_(model, design, x[:300], generator=generator())
     after = readable(hidden(model, x)[-2], x)
-    assert before < 0.1
-    assert after > 0.3
+    assert before < 0.06
+    assert after > 0.15
 
 
 def test_active_blocks_are_orthogonal_and_all_other_weights_as_drawn() -> None:

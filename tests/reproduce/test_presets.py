@@ -97,7 +97,7 @@ def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
 
 
 def test_unknown_preset_and_seeds() -> None:
-    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, paper"):
+    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, recipe, paper"):
         preset("fast", "deep")
     with pytest.raises(ValueError, match="seeds must lie between 1 and 10000, got 0"):
         preset("quick", "deep", 0)

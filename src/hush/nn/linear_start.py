@@ -105,8 +105,9 @@ def linear_start_(
 def _draw_first(linear: nn.Linear, x: Tensor, q: float, share: float, generator: torch.Generator | None) -> Tensor:
     """h = √c W(x − x̄) + b with b ~ N(0, (1 − share) q), c such that its first part has the variance share · q."""
     mean = x.mean(0)
-    varied = float(nn.functional.linear(x - mean, linear.weight).square().mean())
-    if not (math.isfinite(varied) and varied > 0.0):
+    varied, whole = (float(nn.functional.linear(y, linear.weight).square().mean()) for y in (x - mean, x))
+    # Equal inputs differ from their mean by rounding.
+    if not (math.isfinite(varied) and varied > 1e-10 * whole):
         raise ValueError(f"the inputs differ by a variance of {varied:g} behind the first layer; they must differ.")
     linear.weight *= math.sqrt(share * q / varied)
     linear.bias.normal_(0.0, math.sqrt((1.0 - share) * q), generator=generator)

@@ -237,15 +237,17 @@ def test_a_single_row_is_told_of_once() -> None:
 
 
 def test_autocast_centres_to_its_own_precision() -> None:
-    model = network().float()
-    x = batch(64).float()
-    expected = centered_by_hand(model, x)
-    hush.center_gradients(model)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = loss_of(model, x)
-    loss.backward()
-    scale = expected[0].abs().max()
-    assert (model[0].weight.grad - expected[0]).abs().max() < 0.03 * scale
+    plain, x = network().float()[0], batch(64).float() + 3.0
+    layer = copy.deepcopy(plain)
+    hush.center_gradients(layer)
+    for m in (plain, layer):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = m(x).float().pow(3).sum()
+        loss.backward()
+    expected = plain.weight.grad - torch.outer(plain.bias.grad, x.mean(0))
+    scale = plain.weight.grad.abs().max()
+    assert (layer.weight.grad - expected).abs().max() < 0.02 * scale
+    assert (plain.weight.grad - expected).abs().max() > 0.3 * scale
 
 
 def test_what_is_left_is_named_and_a_model_without_layers_refused() -> None:

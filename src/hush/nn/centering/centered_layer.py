@@ -34,12 +34,12 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 class CenteredLayer:
     """The hook of one layer, and the mean input since the last step of the optimizer."""
 
-    def __init__(self, name: str, keep_mean: bool, process_group: Any = None) -> None:
+    def __init__(self, name: str, keep_mean: bool, process_group: Any = None, told: list[str] | None = None) -> None:
         self.name, self.keep_mean, self.process_group = name, keep_mean, process_group
+        self._told = [] if told is None else told  # of single rows; all layers of a model have the same list
         self.mean: Tensor | None = None
         self.rows = 0.0
         self.module: weakref.ref[nn.Module] | None = None  # whose inputs were noted
-        self._warned = False
         _layers.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -61,8 +61,8 @@ class CenteredLayer:
 
     def note(self, module: nn.Module, mean: Tensor, rows: float) -> None:
         """A batch of so many rows with this mean input has gone through the layer."""
-        if rows == 1 and not self._warned and not torch.compiler.is_compiling():
-            self._warned = True
+        if rows == 1 and not self._told and not torch.compiler.is_compiling():
+            self._told.append(self.name)
             warnings.warn(
                 f"the layer {self.name!r} was given a single row: the mean of one is the row itself, so the centred "
                 "gradient of its weight is 0; center_gradients needs larger batches.",

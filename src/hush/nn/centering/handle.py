@@ -62,11 +62,12 @@ class Centering:
                 f"it has {listed([type(m).__name__ for m in model.modules()], 6)}."
             )
         self._hooks: list[tuple[CenteredLayer, RemovableHandle]] = []
+        told: list[str] = []
         for name, module in taken.items():
             # Who centres a model anew, a copy of a centred one for instance, wants it centred once.
             for key in [key for key, hook in module._forward_hooks.items() if isinstance(hook, CenteredLayer)]:
                 del module._forward_hooks[key]
-            layer = CenteredLayer(name, keep_mean, process_group)
+            layer = CenteredLayer(name, keep_mean, process_group, told)
             layer.module = weakref.ref(module)
             self._hooks.append((layer, module.register_forward_hook(layer)))
         self.layers = tuple(taken)
