@@ -74,21 +74,33 @@ public:
         expand_saved(reinterpret_cast<const char*>(saved.data()), 0, layers_.front().inputs, batch, out.data());
     }
 
-    // wants: per layer, bit 0 the weight, bit 1 the bias. groups: the optimizers of weight and bias. addresses: per
-    // layer, six: the weight's gradient and the optimizer's two states of it, then the bias's, 0 where there is none;
-    // all laid out as the parameter is, input-major, except that with row_gradients the weights' gradients are to lie
-    // row by row. The caller allocates them, so they come as addresses: a hundred layers would otherwise cost several
-    // hundred DLPack exchanges a step.
+    // The mean over the batch of every layer's inputs, from what the forward saved.
+    void mean_inputs(Bytes saved, size_t batch, Vector out) const {
+        check_ready();
+        check_saved(reinterpret_cast<const char*>(saved.data()), saved.shape(0), layers_.data(), layers_.size(), batch);
+        size_t all = 0;
+        for (const Layer& layer : layers_) all += layer.inputs;
+        if (out.shape(0) != all) throw std::invalid_argument("The means must have room for every layer's inputs.");
+        nb::gil_scoped_release release;
+        hush::mean_inputs(reinterpret_cast<const char*>(saved.data()), layers_.data(), layers_.size(), batch, out.data());
+    }
+
+    // wants: per layer, bit 0 the weight, bit 1 the bias, bit 5 that the bias takes back what the weight's step does to
+    // the mean input. groups: the optimizers of weight and bias. addresses: per layer, six: the weight's gradient and the
+    // optimizer's two states of it, then the bias's, 0 where there is none; all laid out as the parameter is,
+    // input-major, except that with row_gradients the weights' gradients are to lie row by row. means: none, or per layer
+    // the address of the mean inputs that the weight's gradient is to be centred by, or 0. The caller allocates all of
+    // them, so they come as addresses: a hundred layers would otherwise cost several hundred DLPack exchanges a step.
     void backward(Bytes saved, Matrix grad_out, std::optional<Matrix> grad_h, int threads, const std::vector<int>& wants,
                   const std::vector<Optimizer>& optimizers, const std::vector<int>& groups,
-                  const std::vector<uintptr_t>& addresses, bool row_gradients) const {
+                  const std::vector<uintptr_t>& addresses, bool row_gradients, const std::vector<uintptr_t>& means) const {
         check_ready();
         const size_t n = layers_.size(), batch = rows_of(grad_out, layers_.back().outputs, "output gradient");
         if (grad_h && rows_of(*grad_h, layers_.front().inputs, "input gradient") != batch)
             throw std::invalid_argument("The input gradient's batch differs from the output gradient's.");
         check_saved(reinterpret_cast<const char*>(saved.data()), saved.shape(0), layers_.data(), n, batch);
-        if (wants.size() != n || groups.size() != 2 * n || addresses.size() != 6 * n)
-            throw std::invalid_argument("wants, groups and addresses must hold one, two and six entries per layer.");
+        if (wants.size() != n || groups.size() != 2 * n || addresses.size() != 6 * n || (!means.empty() && means.size() != n))
+            throw std::invalid_argument("wants, groups, addresses and means must hold one, two, six and one entries per layer.");
         std::vector<LayerGradient> gradients(n);
         for (size_t l = 0; l < n; ++l) {
             if (layers_[l].bf16)
@@ -96,6 +108,8 @@ public:
             LayerGradient& g = gradients[l];
             g.want_weight = wants[l] & 1;
             g.want_bias = (wants[l] & 2) && layers_[l].bias;
+            if (g.want_weight && !means.empty()) g.means = reinterpret_cast<const float*>(means[l]);
+            g.keeps_mean = g.means && (wants[l] & 32) && layers_[l].bias;
             g.optimizer = optimizers.at(static_cast<size_t>(groups[2 * l]));
             g.bias_optimizer = optimizers.at(static_cast<size_t>(groups[2 * l + 1]));
             float** slots[6] = {&g.weight, &g.weight_state1, &g.weight_state2, &g.bias, &g.bias_state1, &g.bias_state2};
@@ -167,8 +181,9 @@ NB_MODULE(_native, m) {
         .def("forward", &Chain::forward, nb::arg("h").noconvert(), nb::arg("out").noconvert(), "threads"_a)
         .def("infer_at", &Chain::infer_at, "h"_a, "h_stride"_a, "batch"_a, "out"_a, "out_stride"_a, "threads"_a)
         .def("first_activations", &Chain::first_activations, nb::arg("saved").noconvert(), nb::arg("out").noconvert())
+        .def("mean_inputs", &Chain::mean_inputs, nb::arg("saved").noconvert(), "batch"_a, nb::arg("out").noconvert())
         .def("backward", &Chain::backward, nb::arg("saved").noconvert(), nb::arg("grad_out").noconvert(),
              nb::arg("grad_h").noconvert().none(), "threads"_a, "wants"_a, "optimizers"_a, "groups"_a, "addresses"_a,
-             "row_gradients"_a);
+             "row_gradients"_a, "means"_a = std::vector<uintptr_t>());
     bind_residual(m);
 }

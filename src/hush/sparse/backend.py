@@ -40,6 +40,9 @@ class Program(Protocol):
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
         """φ₁(h), dense, from what was saved; of a residual chain x itself, whose norm and φ come after it."""
 
+    def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
+        """The mean over the batch of each layer's φ(h), from what was saved."""
+
     def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
         """∂L/∂h where it is wanted; each parameter's gradient goes where the plan says."""
 

@@ -48,8 +48,10 @@ def engine_calls() -> int:
 class CpuProgram:
     """A native chain, plain or residual, over the memory of some parameters."""
 
-    def __init__(self, chain: _native.Chain | _native.Residual, inputs: int, outputs: int, row_gradients: bool) -> None:
-        self.chain, self.inputs, self.outputs, self.row_gradients = chain, inputs, outputs, row_gradients
+    def __init__(self, chain: _native.Chain | _native.Residual, widths: Sequence[int], row_gradients: bool) -> None:
+        self.chain, self.row_gradients = chain, row_gradients
+        self.widths = list(widths)  # of what each layer reads, and of the output
+        self.inputs, self.outputs = self.widths[0], self.widths[-1]
 
     def _ready(self) -> _native.Chain | _native.Residual:
         """The chain on input-major weights. Those that lie row by row are copied anew at each call: whatever changed
@@ -71,7 +73,7 @@ class CpuProgram:
         chain = self._ready()
         _count()
         saved, active = chain.forward(h, out, torch.get_num_threads())
-        program = self if chain is self.chain else CpuProgram(chain, self.inputs, self.outputs, self.row_gradients)
+        program = self if chain is self.chain else CpuProgram(chain, self.widths, self.row_gradients)
         return Forward(out, torch.from_numpy(saved), active, program)
 
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
@@ -79,12 +81,18 @@ class CpuProgram:
         self.chain.first_activations(saved, out)
         return out
 
+    def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
+        out = _empty(sum(self.widths[:-1]))
+        assert isinstance(self.chain, _native.Chain)  # blocks with a hook on their Linear are not fused
+        self.chain.mean_inputs(saved, batch, out)
+        return list(out.split(self.widths[:-1]))
+
     def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
         grad = _rows(grad)
         grad_h = _empty(grad.shape[0], self.inputs) if want_h else None
         self.chain.backward(
             saved, grad, grad_h, torch.get_num_threads(), plan.wants, plan.rules, plan.groups, plan.addresses,
-            self.row_gradients,
+            self.row_gradients, **({"means": plan.means} if plan.means else {}),
         )  # fmt: skip
         return grad_h
 
@@ -116,7 +124,7 @@ class CpuBackend:
         chain = _native.Chain()
         for w, b, phi in zip(weights, biases, phis, strict=True):
             chain.add(w.detach(), _detached(b), int(phi.kind), phi.threshold, phi.clip)
-        return CpuProgram(chain, weights[0].shape[1], weights[-1].shape[0], chain.row_major)
+        return CpuProgram(chain, [*(w.shape[1] for w in weights), weights[-1].shape[0]], chain.row_major)
 
     def takes_blocks(self, blocks: Sequence[ResidualBlock], training: bool) -> bool:
         width = blocks[0].weight.shape[0]
@@ -141,7 +149,7 @@ class CpuBackend:
                 _detached(b.gain), _detached(b.shift), 1.0 if isinstance(b.scale, Tensor) else b.scale, learned,
             )  # fmt: skip
         width = blocks[0].weight.shape[0]
-        return CpuProgram(chain, width, width, chain.row_major)
+        return CpuProgram(chain, [width] * (len(blocks) + 1), chain.row_major)
 
 
 def _detached(p: Tensor | None) -> Tensor | None:

@@ -180,6 +180,12 @@ class _Update:
             self._updated.append(p)
         return taken
 
+    def may_change(self, p: Tensor) -> bool:
+        """See `hush.sparse.gradients.FusedUpdate`."""
+        held = id(p) in self._groups
+        self._updated += [p] if held else []
+        return held
+
     def done(self) -> None:
         # What torch does at an in-place change: the kernels write behind its back.
         if self._updated:

@@ -18,12 +18,13 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
+from hush.nn.centering.centered_layer import CenteredLayer, centered_output, share_means
 from hush.nn.functional import drops_gradient_at_zero
 
 from .activation import Activation
@@ -76,12 +77,22 @@ class FusedUpdate(Protocol):
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """Put updates into the plan; the positions of the parameters that are taken care of."""
 
+    def may_change(self, p: Tensor) -> bool:
+        """Whether the optimizer has this parameter; the backward then changes it."""
+
     def done(self) -> None:
         """The backward of this stretch has run."""
 
 
 def _ignore(active: int) -> None:
     pass
+
+
+class Centered(NamedTuple):
+    """A Linear whose gradient is centred (`hush.center_gradients`), and its hook, which the kernels stand for."""
+
+    module: nn.Module
+    layer: CenteredLayer
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,7 @@ class Call:
     sight: Sight | None = None
     note: Callable[[int], None] = _ignore  # is told how many units were active
     memories: tuple[int, ...] = ()  # where each parameter lies, which a fused step compares
+    centered: tuple[Centered | None, ...] = ()  # layers whose weights' gradients are centred; empty where none is
 
     @property
     def kept(self) -> int:
@@ -128,8 +140,21 @@ class Call:
         if edge is not None:
             slope = self.phis[0].slope(first) if x is None else torch.ones_like(first)
             first = Attached.apply(edge, first, slope)  # type: ignore[no-untyped-call]
+        means = self._noted_means(program, saved, batch)
         out = F.linear(first, weights[0], biases[0])
-        return dense_chain(out, weights[1:], biases[1:], self.phis[1:])
+        out = out if means[0] is None else centered_output(None, out, weights[0], means[0])
+        return dense_chain(out, weights[1:], biases[1:], self.phis[1:], means[1:])
+
+    def _noted_means(self, program: Program, saved: Tensor, batch: int) -> list[Tensor | None]:
+        """The mean inputs of the centred layers, which their hooks note; None for the others."""
+        means: list[Tensor | None] = [None] * len(self.phis)
+        centered = [(i, c) for i, c in enumerate(self.centered) if c is not None]
+        if centered:
+            shared, rows = share_means(program.mean_inputs(saved, batch), batch, centered[0][1].layer.process_group)
+            for i, c in centered:
+                means[i] = shared[i]
+                c.layer.note(c.module, shared[i], rows)
+        return means
 
     def split(self, parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
         """(weights, biases), with None where a layer has no bias."""
@@ -141,11 +166,16 @@ class Call:
 
 
 def dense_chain(
-    h: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
+    h: Tensor,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor | None],
+    phis: Sequence[Activation],
+    means: Sequence[Tensor | None] | None = None,
 ) -> Tensor:
-    """W_L φ_L(… W₁ φ₁(h) + b₁ …) + b_L with torch's own operations."""
-    for w, b, phi in zip(weights, biases, phis, strict=True):
+    """W_L φ_L(… W₁ φ₁(h) + b₁ …) + b_L with torch's own operations; gradients centred where there is a mean input."""
+    for w, b, phi, mean in zip(weights, biases, phis, means or [None] * len(phis), strict=True):
         h = F.linear(phi(h), w.to(h.dtype), b)
+        h = h if mean is None else centered_output(None, h, w, mean)
     return h
 
 
@@ -241,6 +271,8 @@ def gradients_of(
         else:
             gradients[i] = gradient = p.new_empty(p.shape)
         plan.write(layer, part, gradient)
+    if call.centered:
+        _center(call, program.mean_inputs(saved, grad.shape[0]), grad.shape[0], plan, parameters, needed, taken, fused)
     all_of_it = call.reads_zeros and (call.sight is None or not call.sight.is_free())
     # Before the backward: a fused update changes the weights.
     dense = grad.mm(parameters[0].detach()) if needed[0] and all_of_it else None
@@ -248,6 +280,32 @@ def gradients_of(
     if fused is not None:
         fused.done()
     return [dense if all_of_it else grad_h, *gradients]
+
+
+def _center(
+    call: Call,
+    means: Sequence[Tensor],
+    rows: float,
+    plan: StepPlan,
+    parameters: Sequence[Tensor],
+    needed: Sequence[bool],
+    taken: set[int],
+    fused: FusedUpdate | None,
+) -> None:
+    """Put the mean inputs of the centred layers into the plan; where the step comes later, their hooks note them."""
+    wanted = [(i, c) for i, c in enumerate(call.centered) if c is not None and needed[1 + i]]
+    if not wanted:
+        return
+    shared, rows = share_means([means[i] for i, _ in wanted], rows, wanted[0][1].layer.process_group)
+    biases = call.split(parameters)[1]
+    for (i, (module, layer)), mean in zip(wanted, shared, strict=True):
+        mean = mean.contiguous()
+        bias = biases[i]
+        updated = i in taken and fused is not None
+        keeps = updated and layer.keep_mean and bias is not None and fused is not None and fused.may_change(bias)
+        plan.center(i, mean, keep_mean=keeps)
+        if not updated:
+            layer.note(module, mean, rows)
 
 
 def _with_torch(

@@ -102,7 +102,8 @@ def stretches_of(container: nn.Sequential) -> list[Stretch]:
 
 def _run_compiled(container: nn.Sequential, x: Tensor) -> Tensor:
     """For torch.compile: each stretch of a chain is one operator of the graph, everything else the modules."""
-    steps = fuse(list(container), Settings(), blocks=False)
+    # The operator knows of no centred gradient: there the hook of the Linear is compiled, as any other.
+    steps = fuse(list(container), Settings(), blocks=False, centered=False)
     for step in steps:
         x = traced_chain(x, step.stretch) if isinstance(step, Fused) else step(x)
     return x

@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from hush.nn.centering.centered_layer import centered_layer_of
+
 from .activation import activation_of
 from .backend import Backend
 from .block_reader import Reading, looks_residual, read_block
-from .own_forwards import does_nothing, is_quiet, is_sparse_linear
+from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_linear
 from .residual_stretch import ResidualStretch
 from .settings import Settings
 from .straight_line import is_straight_line
@@ -77,12 +79,15 @@ def _witness_child(witness: Witness, child: nn.Module) -> None:
         witness.entry(child.__dict__, "inplace")
 
 
-def fuse(children: list[nn.Module], settings: Settings, blocks: bool = True) -> list[nn.Module | Fused]:
-    """Each child, or the stretch that it begins; residual ones only where `blocks` are to be looked for."""
+def fuse(
+    children: list[nn.Module], settings: Settings, blocks: bool = True, centered: bool = True
+) -> list[nn.Module | Fused]:
+    """Each child, or the stretch that it begins; residual ones only where `blocks` are to be looked for, Linears whose
+    gradients are centred only with `centered`."""
     steps: list[nn.Module | Fused] = []
     at = 0
     while at < len(children):
-        stretch, end = _chain_from(children, at, settings)
+        stretch, end = _chain_from(children, at, settings, centered)
         if stretch is None and blocks:
             stretch, end = _residual_from(children, at, settings)
         steps.append(children[at] if stretch is None else Fused(stretch, children[at:end]))
@@ -110,7 +115,9 @@ def _width(reading: Reading) -> int:
     return int(reading.linear.in_features)  # type: ignore[arg-type]
 
 
-def _chain_from(children: list[nn.Module], start: int, settings: Settings) -> tuple[Stretch | None, int]:
+def _chain_from(
+    children: list[nn.Module], start: int, settings: Settings, centered: bool
+) -> tuple[Stretch | None, int]:
     """The stretch of activations and Linears that begins with child `start`, and where it ends."""
     activations: list[nn.Module] = []
     linears: list[nn.Module] = []
@@ -121,7 +128,12 @@ def _chain_from(children: list[nn.Module], start: int, settings: Settings) -> tu
         if not _is_activation(activation) or (not linears and getattr(activation, "inplace", False)):
             break
         linear, at = _next(children, at)
-        if linear is None or not is_sparse_linear(linear) or not is_quiet(linear) or "weight" not in linear._parameters:
+        if (
+            linear is None
+            or not is_sparse_linear(linear)
+            or not (is_quiet(linear) or (centered and _is_only_centered(linear)))
+            or "weight" not in linear._parameters
+        ):
             break
         activations.append(activation)  # type: ignore[arg-type]
         linears.append(linear)
@@ -138,3 +150,8 @@ def _next(children: list[nn.Module], at: int) -> tuple[nn.Module | None, int]:
 
 def _is_activation(child: nn.Module | None) -> bool:
     return child is not None and is_quiet(child) and activation_of(child) is not None
+
+
+def _is_only_centered(linear: nn.Module) -> bool:
+    """Its only hook centres the gradient, which the kernels do as well."""
+    return not has_own_forward(linear) and centered_layer_of(linear) is not None

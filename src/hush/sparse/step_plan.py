@@ -1,7 +1,8 @@
 """What a backward does with the gradient of each parameter: writes it, applies it, or leaves it out.
 
 The one place that knows how the kernels are told: per layer, for each of its parameters in order, a bit whether it is
-wanted, an update rule, and three addresses (the gradient, then two optimizer states).
+wanted, an update rule, and three addresses (the gradient, then two optimizer states); and where a weight's gradient is
+to be centred, the address of the mean inputs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = ["PARTS", "Part", "Rule", "StepPlan"]
 # Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, and β.
 Part = Literal["weight", "bias", "gain", "shift", "scale"]
 PARTS: tuple[Part, ...] = ("weight", "bias", "gain", "shift", "scale")
+_KEEPS_MEAN = 1 << len(PARTS)
 
 
 class Rule(NamedTuple):
@@ -43,6 +45,7 @@ class StepPlan:
         self.wants = [0] * layers
         self.groups = [0] * (parts * layers)
         self.addresses = [0] * (3 * parts * layers)
+        self.means: list[int] = []  # one for each layer as soon as one is centred
         self._rules: dict[Rule, int] = {Rule(): 0}
         self._kept: list[Tensor] = []
 
@@ -69,3 +72,11 @@ class StepPlan:
         number = PARTS.index(part)
         self.wants[layer] |= 1 << number
         return self._parts * layer + number
+
+    def center(self, layer: int, mean: Tensor, *, keep_mean: bool) -> None:
+        """The weight's gradient is centred by this mean input; with `keep_mean` the bias takes back, b ← b − ΔW ā,
+        what the weight's step does to it."""
+        self.means = self.means or [0] * len(self.wants)
+        self.means[layer] = mean.data_ptr()
+        self.wants[layer] |= _KEEPS_MEAN if keep_mean else 0
+        self._kept.append(mean)

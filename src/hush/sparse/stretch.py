@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hush.nn.centering.centered_layer import centered_layer_of
+
 from . import crossover
 from .activation import Activation, activation_of
 from .backend import Backend, Program
 from .conditions import is_plain
-from .gradients import Call, Sight, run_training
+from .gradients import Call, Centered, Sight, run_training
 from .layout import on_large_pages, storage_address
 from .settings import Settings
 from .witness import Witness
@@ -73,7 +75,16 @@ class Stretch:
             sight,
             lambda active: self._note(active, units),
             prepared.memories,
+            self._centered(),
         )
+
+    def _centered(self) -> tuple[Centered | None, ...]:
+        """Of the Linears in training mode; of a single one torch runs the hook itself, behind this forward."""
+        if not self.activations:
+            return ()
+        found = [centered_layer_of(m) if m.training else None for m in self.linears]
+        pairs = zip(self.linears, found, strict=True)
+        return tuple(layer and Centered(m, layer) for m, layer in pairs) if any(found) else ()
 
     def _prepare(self, backend: Backend) -> Prepared:
         prepared = self._prepared
