@@ -8,6 +8,7 @@ The predictions are `hush.design`'s, with the norms and cosines of the digits th
 between networks at will; predictions that stand in the CSV are never computed again.
 """
 
+# ruff: noqa: E501 (the lines of the page it writes)
 from __future__ import annotations
 
 import argparse
@@ -229,7 +230,9 @@ def main() -> None:
             if not row["outcome"]:
                 rows[index] = train(row)
                 write(rows)
-                print({name: rows[index][name] for name in ("predicted", "outcome", "test_accuracy", "loss")}, flush=True)
+                print(
+                    {name: rows[index][name] for name in ("predicted", "outcome", "test_accuracy", "loss")}, flush=True
+                )
     write(rows)
     print(page(rows))
 

@@ -23,7 +23,7 @@ from hush.app.drawing_parts import (
 from hush.app.view import View
 from hush.theory import FixedPoints, Stability
 
-__all__ = ["activation", "clips", "correlation", "edge", "gain", "q", "variance"]
+__all__ = ["activation", "clips", "correlation", "distinguishability", "edge", "gain", "q", "variance"]
 
 _MARKS = {
     Stability.STABLE: ("circle", GREEN),
@@ -81,6 +81,22 @@ def q(view: View, label: str) -> str:
 def gain(view: View, label: str) -> str:
     """The bands of the gradient's gain on its way back, with the lines beyond which it explodes or vanishes."""
     return gain_drawing(_layers(view), view.finite.gain_quantiles, label)
+
+
+def distinguishability(view: View, label: str) -> str:
+    """The bands of 1 − ρ of two inputs, and the line below which a network that ends there cannot tell them apart."""
+    apart = view.separations
+    bounds, layers = apart.bounds, range(1, apart.depth + 1)
+    # What has come below all that single precision knows is drawn at the edge.
+    floor = max(min(apart.quantiles[0.05]), 1e-12)
+    up = axis("1 − ρ", [floor, 1.0], bounds, logarithmic=True)
+    things: list[Line | Note] = [
+        Line(layers, bounds, RED, "indistinguishable below", dash=DOTTED),
+        Note(apart.depth, bounds[-1], "indistinguishable", RED, "end", 1.1),
+    ]
+    if apart.lost_at_depth is not None:
+        things.append(Line((apart.lost_at_depth,) * 2, (up.low, up.high), RED, f"from layer {apart.lost_at_depth} on"))
+    return draw(_layers(view), up, label, *bands(apart.quantiles), *things)
 
 
 def activation(view: View, label: str) -> str:

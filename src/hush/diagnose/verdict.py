@@ -4,6 +4,7 @@ import math
 
 from hush.diagnose.diagnosis import Layer
 from hush.diagnose.prediction import Prediction
+from hush.diagnose.telling_apart import ToldApart
 from hush.nn.structure import listed
 from hush.theory import Design
 from hush.theory.training_rule import TRAINABLE_ODDS
@@ -12,13 +13,19 @@ __all__ = ["describe_measured", "write_verdict"]
 
 
 def write_verdict(
-    layers: tuple[Layer, ...], prediction: Prediction, explode: float, vanish: float, design: Design | None
+    layers: tuple[Layer, ...],
+    prediction: Prediction,
+    explode: float,
+    vanish: float,
+    apart: ToldApart | None,
+    design: Design | None,
 ) -> str:
-    """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient, and what follows from it."""
+    """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient and of the difference between
+    inputs, and what follows from it."""
     outside = next((layer for layer in layers if layer.leaves_band), None)
     sentences = [
         f"{_variance(layers, outside)}; {_sparsity(layers)}, {_mean(prediction.bands.sparsity.median):.3f} expected.",
-        _outlook(prediction, outside, explode, vanish, design),
+        _outlook(prediction, outside, explode, vanish, apart, design),
     ]
     if prediction.note:
         sentences.append(prediction.note)
@@ -68,13 +75,23 @@ def _growth(layers: tuple[Layer, ...]) -> str:
 
 
 def _outlook(
-    prediction: Prediction, outside: Layer | None, explode: float, vanish: float, design: Design | None
+    prediction: Prediction,
+    outside: Layer | None,
+    explode: float,
+    vanish: float,
+    apart: ToldApart | None,
+    design: Design | None,
 ) -> str:
     text = f"The {_shares(explode, vanish)}"
     if explode > TRAINABLE_ODDS:
         return f"{text}: it will not train."
     if vanish > TRAINABLE_ODDS:
         return f"{text}: the first layers will hardly learn."
+    if apart is not None and apart.indistinguishable:
+        return (
+            f"{text}; inputs become indistinguishable from layer {apart.from_layer} on: two of them end at "
+            f"1 − ρ = {apart.separation:.1e} and need {apart.bound:.1e}: it will hardly train."
+        )
     if outside is None:
         return f"{text}: it should train."
     text += ": it should train; but it does not follow the theory"

@@ -1,5 +1,4 @@
-"""Both failure modes against every DNN row of the paper's three tables, with bounds chosen on one depth and tried on the
-other.
+"""Both failure modes against every DNN row of the paper's tables, with bounds chosen on one depth and tried on the other.
 
 What a row came to is read off what the paper prints, by a rule that knows nothing of the theory: it *trained* at a mean
 accuracy of 0.85 or more. Of those that did not, one whose sparsity is still within 0.02 of its target failed in the
@@ -14,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def _middle_of_gap(figures: Sequence[tuple[float, bool]], above: bool) -> float:
     # Half of one chain in 4,000 stands for none.
     logs = sorted({math.log(max(value, 1.25e-4)) for value, _ in figures})
     gaps = []
-    for low, high in zip(logs, logs[1:], strict=False):
+    for low, high in pairwise(logs):
         bound = 0.5 * (low + high)
         wrong = sum(((math.log(max(value, 1.25e-4)) > bound) == above) != failed for value, failed in figures)
         gaps.append((wrong, low - high, bound))

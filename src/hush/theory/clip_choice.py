@@ -7,9 +7,11 @@ passed each other no clip is safe at this depth.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from hush.theory.activations.registry import activation
+from hush.theory._checks import check_positive
+from hush.theory.activations.registry import ActivationEntry, activation, entry_of
 from hush.theory.block.chain import Chain
 from hush.theory.edge import edge_of_chaos
 from hush.theory.input_correlations import IMAGE_CORRELATIONS, InputCorrelations
@@ -57,6 +59,26 @@ def choose_clip(
     Raises:
         ValueError: if no clip keeps gradients from exploding.
     """
+    check_positive("q_star", q_star)
+    # Scale is free: only s and m/√q* matter, so the clip is chosen at q* = 1.
+    found = _choose(entry_of(name), name, sparsity, width, depth, odds, norms, correlations, positions)
+    return replace(found, clip=math.sqrt(q_star) * found.clip)
+
+
+# The explorer asks for the clip, and then for the design that has it. The entry is part of the key, for a name may be
+# registered anew.
+@lru_cache(maxsize=2)
+def _choose(
+    entry: ActivationEntry,
+    name: str,
+    sparsity: float,
+    width: int,
+    depth: int,
+    odds: float,
+    norms: InputNorms,
+    correlations: InputCorrelations,
+    positions: int,
+) -> ClipChoice:
     threshold = threshold_from_sparsity(name, sparsity)
     calm = largest_safe_clip(name, sparsity, width, depth, odds, norms=norms, positions=positions)
 
@@ -66,16 +88,15 @@ def choose_clip(
         chain = Chain(phi, math.sqrt(w2), math.sqrt(b2), positions)
         return separations(chain, width, depth, norms=norms, correlations=correlations).indistinguishable
 
-    unit = math.sqrt(q_star)
     if lost(calm) <= INDISTINGUISHABLE_ODDS:
-        return ClipChoice(unit * calm, raised=False, safe=True)
+        return ClipChoice(calm, raised=False, safe=True)
     if odds >= TRAINABLE_ODDS:
-        return ClipChoice(unit * calm, raised=False, safe=False)
+        return ClipChoice(calm, raised=False, safe=False)
     boldest = largest_safe_clip(name, sparsity, width, depth, TRAINABLE_ODDS, norms=norms, positions=positions)
     if lost(boldest) > INDISTINGUISHABLE_ODDS:
-        return ClipChoice(unit * boldest, raised=True, safe=False)
+        return ClipChoice(boldest, raised=True, safe=False)
     close, apart = calm, boldest
     while apart > (1.0 + _FINE) * close:
         middle = math.sqrt(close * apart)
         close, apart = (middle, apart) if lost(middle) > INDISTINGUISHABLE_ODDS else (close, middle)
-    return ClipChoice(unit * apart, raised=True, safe=True)
+    return ClipChoice(apart, raised=True, safe=True)

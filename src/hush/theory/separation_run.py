@@ -6,8 +6,8 @@ makes of it
     2k′u′ = σ_w² (1/N) Σ_j (φ(h_bj) − φ(h_aj))²,
 
 whose mean is 2k(1 − R_k(ρ)), R_k the correlation map at k. As long as both inputs pass through the same units the sum
-is σ_w² (1/N) Σ_j φ′(h_j)² d_j²: word for word the gain of a gradient, with the same noise, (3μ₂/μ₁² − 1)/N, and the same
-share of it that the next k has too. And over many layers |Jv|² of a direction v that goes forward is distributed as
+is σ_w² (1/N) Σ_j φ′(h_j)² d_j²: word for word the gain of a gradient, with the same noise, (3μ₂/μ₁² − 1)/N, of which
+the next k has the same share. And over many layers |Jv|² of a direction v that goes forward is distributed as
 |Jᵀδ|² of a gradient δ that goes back. So the chains of `chain_run` carry it already: **what tells inputs apart goes
 forward as the gradient goes back**, but for what the kinks take from it, (1 − R_k(ρ))/((1 − ρ)χ₁) = 1 − O(√u).
 
