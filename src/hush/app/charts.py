@@ -118,8 +118,8 @@ def clips(view: View, label: str) -> str | None:
     ]
     safe = None if view.safe_clip is None else view.safe_clip.value
     if safe is not None and abs(safe - clip) > 1e-9:
-        things.append(Line((safe, safe), (low, high), GREEN, "largest safe m", dash=DOTTED))
-        things.append(Note(safe, high, "safe", GREEN, "end" if safe < clip else "start", -0.4))
+        things.append(Line((safe, safe), (low, high), GREEN, "m to choose", dash=DOTTED))
+        things.append(Note(safe, high, "to choose", GREEN, "end" if safe < clip else "start", -0.4))
     up = axis("V′(q*), V″(q*)", [low, high + 0.06 * (high - low)])
     return draw(axis("clip m", slope.x, [clip]), up, label, *things)
 

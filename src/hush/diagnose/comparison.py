@@ -16,7 +16,6 @@ from hush.diagnose.hooks import Wanted
 from hush.diagnose.measure import Loss, Measured, gain_log10, measure_model
 from hush.diagnose.prediction import Prediction, predict
 from hush.diagnose.table_rows import any_row, chain_row, stream_points
-from hush.diagnose.telling_apart import tell_apart
 from hush.diagnose.verdict import write_verdict
 from hush.nn.checks import check_activations
 from hush.nn.flow import Flow, layer_kind, weight_layers
@@ -128,7 +127,6 @@ def _of_chain(
         for i, reading in enumerate(measured.readings)
     )
     explode, vanish = _shares(gains)
-    apart = tell_apart(measured, prediction, design)
     return Diagnosis(
         model=type(model).__name__,
         inputs=arguments.count,
@@ -140,8 +138,8 @@ def _of_chain(
         predicted_vanish=prediction.bands.vanish,
         coverage=prediction.bands.coverage,
         no_prediction="",
-        verdict=write_verdict(rows, prediction, explode, vanish, apart, design),
-        indistinguishable=None if apart is None else apart.lost,
+        verdict=write_verdict(rows, prediction, explode, vanish, design),
+        predicted_indistinguishable=None if prediction.apart is None else prediction.apart.expected.indistinguishable,
     )
 
 

@@ -113,8 +113,8 @@ class Diagnosis:
         block_verdict: what the rule for networks of blocks says; None for a plain chain, which has its own.
         restarts: functions for which there is no rule, and where: behind each, the prediction starts again from what
             was measured there.
-        indistinguishable: of a plain chain, the share of pairs of inputs that its last layer cannot tell apart; None
-            for any other model, or a single input.
+        predicted_indistinguishable: of a plain chain, the share of pairs of such inputs that networks of its kind
+            cannot tell apart behind their last layer; None for any other model, or a single input.
         batch_statistics: whether BatchNorm took the statistics of each chunk, as in training.
     """
 
@@ -133,7 +133,7 @@ class Diagnosis:
     block_verdict: BlockVerdict | None = None
     restarts: tuple[str, ...] = ()
     batch_statistics: bool = False
-    indistinguishable: float | None = None
+    predicted_indistinguishable: float | None = None
 
     @property
     def first_outside(self) -> Layer | None:
@@ -148,7 +148,7 @@ class Diagnosis:
     @property
     def trains(self) -> bool | None:
         """The calibrated rule of `hush.theory` on what was measured: for a plain chain that at most one input in ten
-        goes astray and at most every other pair of inputs is lost, for any other model
+        goes astray and by theory at most every other pair of inputs is lost, for any other model
         `hush.theory.training_rule.judge_blocks`.
 
         None where neither speaks: no prediction, or a single input, of which no correlation is known.
@@ -160,7 +160,8 @@ class Diagnosis:
             return None
         if self.no_prediction:
             return None
-        told_apart = self.indistinguishable is None or self.indistinguishable <= INDISTINGUISHABLE_ODDS
+        lost = self.predicted_indistinguishable
+        told_apart = lost is None or lost <= INDISTINGUISHABLE_ODDS
         return max(self.explode, self.vanish) <= TRAINABLE_ODDS and told_apart
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import math
 
 from hush.diagnose.diagnosis import Layer
 from hush.diagnose.prediction import Prediction
-from hush.diagnose.telling_apart import ToldApart
 from hush.nn.structure import listed
 from hush.theory import Design
 from hush.theory.training_rule import TRAINABLE_ODDS
@@ -17,7 +16,6 @@ def write_verdict(
     prediction: Prediction,
     explode: float,
     vanish: float,
-    apart: ToldApart | None,
     design: Design | None,
 ) -> str:
     """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient and of the difference between
@@ -25,7 +23,7 @@ def write_verdict(
     outside = next((layer for layer in layers if layer.leaves_band), None)
     sentences = [
         f"{_variance(layers, outside)}; {_sparsity(layers)}, {_mean(prediction.bands.sparsity.median):.3f} expected.",
-        _outlook(prediction, outside, explode, vanish, apart, design),
+        _outlook(prediction, outside, explode, vanish, design),
     ]
     if prediction.note:
         sentences.append(prediction.note)
@@ -79,7 +77,6 @@ def _outlook(
     outside: Layer | None,
     explode: float,
     vanish: float,
-    apart: ToldApart | None,
     design: Design | None,
 ) -> str:
     text = f"The {_shares(explode, vanish)}"
@@ -87,10 +84,13 @@ def _outlook(
         return f"{text}: it will not train."
     if vanish > TRAINABLE_ODDS:
         return f"{text}: the first layers will hardly learn."
+    apart = prediction.apart
     if apart is not None and apart.indistinguishable:
+        expected = apart.expected
         return (
-            f"{text}; inputs become indistinguishable from layer {apart.from_layer} on: two of them end at "
-            f"1 − ρ = {apart.separation:.1e} and need {apart.bound:.1e}: it will hardly train."
+            f"{text}; in networks of this kind inputs become indistinguishable from layer {expected.lost_at_depth} on: "
+            f"two of these end at 1 − ρ = {expected.at_end:.1e}, {apart.measured:.1e} as measured, and need "
+            f"{expected.bounds[-1]:.1e}: it will hardly train."
         )
     if outside is None:
         return f"{text}: it should train."

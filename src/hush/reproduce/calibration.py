@@ -1,4 +1,4 @@
-"""Both failure modes against every DNN row of the paper's tables, with bounds chosen on one depth and tried on the other.
+"""Both failure modes against every DNN row of the paper's tables; bounds chosen on one depth are tried on the other.
 
 What a row came to is read off what the paper prints, by a rule that knows nothing of the theory: it *trained* at a mean
 accuracy of 0.85 or more. Of those that did not, one whose sparsity is still within 0.02 of its target failed in the

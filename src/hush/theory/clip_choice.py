@@ -33,8 +33,8 @@ class ClipChoice:
 
     Attributes:
         raised: whether it is larger than the largest that explodes with the odds asked for, so that inputs stay apart.
-        safe: whether neither way to fail is beyond the rule. If not, it is the clip at which gradients explode just
-            within the rule, and inputs are as far apart as that allows.
+        safe: whether neither way to fail is beyond the rule. If not, it is the largest that hardly explodes: networks
+            that hardly tell inputs apart learn slowly, those that explode not at all.
     """
 
     clip: float
@@ -94,7 +94,7 @@ def _choose(
         return ClipChoice(calm, raised=False, safe=False)
     boldest = largest_safe_clip(name, sparsity, width, depth, TRAINABLE_ODDS, norms=norms, positions=positions)
     if lost(boldest) > INDISTINGUISHABLE_ODDS:
-        return ClipChoice(boldest, raised=True, safe=False)
+        return ClipChoice(calm, raised=False, safe=False)
     close, apart = calm, boldest
     while apart > (1.0 + _FINE) * close:
         middle = math.sqrt(close * apart)

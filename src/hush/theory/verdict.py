@@ -58,8 +58,8 @@ def verdict_on(
         share += f"; {_lost(apart)}: it will hardly train"
         if no_clip_is_safe:
             return (
-                f"{share}. No clip is safe at this depth: a smaller one brings inputs closer still, with a larger one "
-                f"gradients explode; take a wider or shallower network, or less sparsity."
+                f"{share}. No clip is safe at this depth: a smaller one brings inputs closer still, and a larger one "
+                f"explodes before it keeps them apart; take a wider or shallower network, or less sparsity."
             )
         return f"{share}; take a larger clip, a wider or shallower network, or less sparsity."
     if odds.explode > _SOME:
