@@ -62,7 +62,7 @@ def test_a_very_wide_network_follows_the_correlation_map() -> None:
 
 def test_a_straight_line_keeps_what_it_is_given() -> None:
     law = separations(Chain(identity(), 1.0, 0.0), 10**9, 40, norms=ONE_NORM)
-    np.testing.assert_allclose(law.quantiles[0.5], law.quantiles[0.5][0], rtol=1e-3)
+    np.testing.assert_allclose(law.quantiles[0.5], law.quantiles[0.5][0], rtol=1e-2)  # chains run in single precision
     assert law.lost_at_depth is None
 
 
@@ -81,14 +81,15 @@ def test_the_bound_falls_with_the_square_of_depth_and_is_capped() -> None:
 
 
 def test_the_clip_is_raised_where_the_calm_one_loses_the_inputs() -> None:
-    calm = largest_safe_clip("crelu", 0.85, 200, 68)
-    chosen = choose_clip("crelu", 0.85, 200, 68)
+    calm = largest_safe_clip("crelu", 0.85, 200, 74)
+    chosen = choose_clip("crelu", 0.85, 200, 74)
+    assert (chosen.raised, chosen.safe) == (True, True)
+    assert calm < chosen.clip < 1.1 * calm
     roomy = choose_clip("crelu", 0.85, 300, 30)
     assert (roomy.raised, roomy.safe) == (False, True)
     assert roomy.clip == largest_safe_clip("crelu", 0.85, 300, 30)
-    if chosen.raised:
-        assert chosen.clip > calm
-    assert choose_clip("crelu", 0.9, 128, 50).safe is False
+    lost = choose_clip("crelu", 0.9, 128, 50)
+    assert (lost.raised, lost.safe) == (False, False)
     assert choose_clip("crelu", 0.85, 300, 30, q_star=4.0).clip == pytest.approx(2.0 * roomy.clip)
 
 

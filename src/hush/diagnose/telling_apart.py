@@ -1,7 +1,7 @@
 """Whether a plain chain can tell the inputs at hand apart: the law of 1 − ρ for them, beside what was measured.
 
-The verdict is that of the law and not of the one network: 1 − ρ behind the last layer differs by a factor of ten between draws
-of one design, all of which train alike in the paper (0.94 ± 0.004).
+The verdict is that of the law and not of the one network: 1 − ρ behind the last layer differs by a factor of ten
+between draws of one design, all of which train alike in the paper (0.94 ± 0.004).
 """
 
 from dataclasses import dataclass
