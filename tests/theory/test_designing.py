@@ -6,7 +6,14 @@ import math
 import pytest
 
 from hush import Design, design
-from hush.theory import InputCorrelations, Stability, finite_width, largest_safe_clip, threshold_from_sparsity
+from hush.theory import (
+    InputCorrelations,
+    InputNorms,
+    Stability,
+    finite_width,
+    largest_safe_clip,
+    threshold_from_sparsity,
+)
 
 KEYS = [
     "activation", "sparsity", "threshold", "clip", "q_star", "sigma_w2", "sigma_b2", "chi1", "v_prime", "v_second",
@@ -82,15 +89,16 @@ def test_a_low_clip_at_high_sparsity_makes_inputs_indistinguishable() -> None:
 
 
 def test_where_no_clip_is_safe_the_verdict_says_so() -> None:
-    made = design("crelu", 0.9, width=128, depth=50)
+    made = design("crelu", 0.85, width=200, depth=78)
     assert made.trains is False
     assert "No clip is safe at this depth" in made.verdict
 
 
 def test_the_inputs_own_cosines_count() -> None:
-    alike = InputCorrelations((0.5,), (0.9999,))
+    alike, one_norm = InputCorrelations((0.5,), (0.9999,)), InputNorms((0.5,), (1.0,))
     made, twins = (
-        design("crelu", 0.8, v_prime=0.7, width=300, depth=10, **more) for more in ({}, {"correlations": alike})
+        design("crelu", 0.8, v_prime=0.7, width=300, depth=10, norms=one_norm, **more)
+        for more in ({}, {"correlations": alike})
     )
     assert made.separation is not None
     assert twins.separation is not None

@@ -98,7 +98,7 @@ def separation_bound(passing: float, depth: int) -> float:
         passing: E[φ′²] at q*; on the Edge of Chaos 1/σ_w².
     """
     most = 10.0**DISTINGUISHABLE_LOG10
-    return min(KEPT_DIFFERENCE / (passing * depth**2), most) if passing > 0.0 else most
+    return min(KEPT_DIFFERENCE / (passing * depth * depth), most) if passing > 0.0 else most
 
 
 @dataclass(frozen=True)
