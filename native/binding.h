@@ -24,6 +24,7 @@ namespace hush {
 
 using Array = nb::ndarray<nb::device::cpu>;
 using Matrix = nb::ndarray<float, nb::ndim<2>, nb::device::cpu>;
+using Vector = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 inline std::string shape_of(const Array& a) {

@@ -105,7 +105,7 @@ def test_where_no_clip_is_safe_the_sentence_says_so(monkeypatch: pytest.MonkeyPa
     def none_is_safe(*_: object) -> float:
         raise ValueError("no clip keeps the odds within 0.01.")
 
-    monkeypatch.setattr("hush.app.view.largest_safe_clip", none_is_safe)
+    monkeypatch.setattr("hush.app.view.choose_clip", none_is_safe)
     settings = Settings(sparsity=0.9701, width=110, depth=12)
     with pytest.raises(ValueError, match="no clip keeps the odds"):
         compute_view(settings)

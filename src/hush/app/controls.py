@@ -27,7 +27,7 @@ _NORMS = {
     "post-layer": "LayerNorm behind the sum",
 }
 _BRANCHES = {"1/sqrt(depth)": "1/√L", "1/depth": "1/L", "learned": "learned", NUMBER: "a number"}
-_CLIPS = {Clip.SAFE: "the largest safe one", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
+_CLIPS = {Clip.SAFE: "as design chooses", Clip.HEIGHT: "m", Clip.SLOPE: "V′(q*)"}
 _STREAM_CLIPS = {Clip.SAFE: "√q*", Clip.HEIGHT: "m"}
 _SIGMAS = {Sigmas.EDGE: "on the Edge of Chaos", Sigmas.FACTOR: "weights' σ scaled", Sigmas.FREE: "both free"}
 _FIELDS = tuple(Settings.__dataclass_fields__)

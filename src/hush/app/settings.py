@@ -28,7 +28,7 @@ def branch_rules() -> tuple[str, ...]:
 
 
 class Clip(Enum):
-    """How the clip m is chosen: as `design` does, which in a chain is the largest safe one; by itself; or by V′(q*)."""
+    """How the clip m is chosen: as `design` does, in a chain between two ways to fail; by itself; or by V′(q*)."""
 
     SAFE = "safe"
     HEIGHT = "m"

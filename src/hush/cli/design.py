@@ -41,8 +41,9 @@ def design_command(
 ) -> None:
     """Choose τ, m, σ_w and σ_b for a sparsity, and say whether the network will train.
 
-    With --width and --depth the clip is the largest safe one; with --v-prime or --clip, that one is judged. With
-    --block the network is a residual one: x ← x + βWφ(n(x)) (residual), x ← x + βW₂φ(W₁n(x)) (feedforward), or gated.
+    With --width and --depth the clip is chosen between two ways to fail, gradients that explode and inputs that become
+    indistinguishable; with --v-prime or --clip, that one is judged. With --block the network is a
+    residual one: x ← x + βWφ(n(x)) (residual), x ← x + βW₂φ(W₁n(x)) (feedforward), or gated.
 
     Examples:
 

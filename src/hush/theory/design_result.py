@@ -13,7 +13,10 @@ from hush.theory.block.norm import Norm
 from hush.theory.block.residual import Residual
 from hush.theory.design_rows import parameter_rows, rows_of_stream
 from hush.theory.fixed_points import FixedPoint, Stability
-from hush.theory.training_rule import TRAINABLE_ODDS
+from hush.theory.input_correlations import IMAGE_CORRELATIONS, InputCorrelations
+from hush.theory.input_norms import IMAGE_NORMS, InputNorms
+from hush.theory.separation_curve import Separations, separations
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, TRAINABLE_ODDS
 from hush.theory.verdict import Odds
 
 if TYPE_CHECKING:
@@ -45,7 +48,6 @@ _OF_STREAMS = (
     "sigma_out2",
     "stream_start",
     "stream_end",
-    "separation",
 )
 
 
@@ -78,7 +80,8 @@ class Design:
         sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that
             reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
         stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
-        separation: the median of 1 − ρ of two typical inputs behind the last block.
+        separation: the median of 1 − ρ of two inputs behind the last layer or block.
+        lost_at_depth: of a chain, the layer from which on inputs are indistinguishable; None where they are not.
         through_scale: of a relative activation, whose threshold and clip are in units of the layer's own root mean
             square, whether the gradient goes through that; None for others.
     """
@@ -114,6 +117,7 @@ class Design:
     stream_end: float | None = None
     separation: float | None = None
     through_scale: bool | None = None
+    lost_at_depth: int | None = None
 
     @property
     def sigma_w(self) -> float:
@@ -136,7 +140,9 @@ class Design:
         """Whether the calibrated rule lets it train; None without a width and depth."""
         if self.odds is None:
             return None
-        return max(self.odds.explode, self.odds.vanish, self.odds.indistinguishable) <= TRAINABLE_ODDS
+        apart = INDISTINGUISHABLE_ODDS if self.block_name == "chain" else TRAINABLE_ODDS
+        astray = max(self.odds.explode, self.odds.vanish)
+        return astray <= TRAINABLE_ODDS and self.odds.indistinguishable <= apart
 
     @property
     def keeps_sparsity(self) -> bool | None:
@@ -209,7 +215,9 @@ class Design:
             for field in _OF_STREAMS:
                 del values[field]
             if values["odds"] is not None:
-                values["odds"] = {"explode": self.odds.explode, "vanish": self.odds.vanish} if self.odds else None
+                del values["odds"]["sparsity_lost"]
+        else:
+            del values["lost_at_depth"]
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -258,8 +266,37 @@ class Design:
                 ("log10 gain, 10/50/90 %", f"{gain.q10:.2f} / {gain.median:.2f} / {gain.q90:.2f}"),
                 ("odds to explode", f"{self.odds.explode:.3g}"),
                 ("odds to vanish", f"{self.odds.vanish:.3g}"),
+                *self._apart(),
             ]
         return rows
+
+    def _apart(self) -> list[tuple[str, str]]:
+        """How far apart inputs stay; not in designs that were written before hush looked."""
+        if self.separation is None or self.odds is None:
+            return []
+        lost = [] if self.lost_at_depth is None else [("indistinguishable from layer", f"{self.lost_at_depth}")]
+        share = ("odds of indistinguishable inputs", f"{self.odds.indistinguishable:.3g}")
+        return [("1 − ρ at the end", f"{self.separation:.3g}"), share, *lost]
+
+    def distinguishability(
+        self, norms: InputNorms = IMAGE_NORMS, correlations: InputCorrelations = IMAGE_CORRELATIONS
+    ) -> Separations:
+        """How far apart two inputs stay, layer by layer, with its finite-width quantiles; of a chain with a width.
+
+        Raises:
+            ValueError: without a width and depth, or for blocks on a residual stream.
+        """
+        if self.width is None or self.depth is None:
+            raise ValueError("how far apart inputs stay depends on width and depth; this design has none.")
+        return separations(
+            self.chain(),
+            self.width,
+            self.depth,
+            q_start=self.input_variance,
+            q_star=self.q_star,
+            norms=norms,
+            correlations=correlations,
+        )
 
     def __str__(self) -> str:
         rows = self.rows()

@@ -98,7 +98,7 @@ class TrainConfig:
     )
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
-    clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
+    clip: float | None = _note("m; without it and without v_prime as design chooses it.", None)
     v_prime: float | None = _note("Choose the clip by its slope V′(q*).", None)
     q_star: float = _note("The variance q* of the pre-activations.", 1.0)
     depth: int = _note("Hidden layers; residual blocks; layers of a gpt. By default 30; resnet 9, gpt 4.", None)
