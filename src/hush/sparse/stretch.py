@@ -84,7 +84,7 @@ class Stretch:
             return ()
         found = [centered_layer_of(m) if m.training else None for m in self.linears]
         pairs = zip(self.linears, found, strict=True)
-        return tuple(layer and Centered(m, layer) for m, layer in pairs) if any(found) else ()
+        return tuple(None if layer is None else Centered(m, layer) for m, layer in pairs) if any(found) else ()
 
     def _prepare(self, backend: Backend) -> Prepared:
         prepared = self._prepared

@@ -334,13 +334,14 @@ class TrainConfig:
             ValueError: if the text is not one.
         """
         try:
-            values = json.loads(text)
+            values: Any = json.loads(text)
         except ValueError as error:
             raise ValueError(f"this is not a training config: {error}.") from error
         if not isinstance(values, dict):
             raise ValueError(f"this is not a training config: it is {type(values).__name__}, not an object of fields.")
         # What is not said was not there to be chosen when it was written.
-        values = {"center": False, "start": "drawn"} | {_RENAMED.get(n, n): value for n, value in values.items()}
+        known: dict[str, Any] = {str(_RENAMED.get(name, name)): value for name, value in values.items()}
+        values = {"center": False, "start": "drawn", **known}
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"a training config has no field {unknown[0]!r}.")
