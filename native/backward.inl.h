@@ -45,28 +45,37 @@ inline void put(float* p, typename S::F x, int n) {
     Masked ? S::store_n(p, x, n) : S::store(p, x);
 }
 
+// The weight after the step.
 template <class S, bool Masked>
-inline void apply(const Step<S>& step, typename S::F w, typename S::F g, float* weight, float* gradient, float* state1,
-                  float* state2, int n) {
+inline typename S::F apply(const Step<S>& step, typename S::F w, typename S::F g, float* weight, float* gradient,
+                           float* state1, float* state2, int n) {
     switch (step.o.kind) {
         case Update::none:
-            return;
+            break;
         case Update::gradient:
-            return put<S, Masked>(gradient, g, n);
+            put<S, Masked>(gradient, g, n);
+            break;
         case Update::sgd:
-            return put<S, Masked>(weight, step.sgd(w, g), n);
+            w = step.sgd(w, g);
+            put<S, Masked>(weight, w, n);
+            break;
         case Update::momentum: {
             auto m = get<S, Masked>(state1, n);
-            put<S, Masked>(weight, step.momentum(w, g, m), n);
-            return put<S, Masked>(state1, m, n);
+            w = step.momentum(w, g, m);
+            put<S, Masked>(weight, w, n);
+            put<S, Masked>(state1, m, n);
+            break;
         }
         case Update::adamw: {
             auto m = get<S, Masked>(state1, n), v = get<S, Masked>(state2, n);
-            put<S, Masked>(weight, step.adamw(w, g, m, v), n);
+            w = step.adamw(w, g, m, v);
+            put<S, Masked>(weight, w, n);
             put<S, Masked>(state1, m, n);
-            return put<S, Masked>(state2, v, n);
+            put<S, Masked>(state2, v, n);
+            break;
         }
     }
+    return w;
 }
 
 template <class S>
@@ -95,13 +104,18 @@ void backward_tile(const BackwardTask& t) {
     for (size_t i = t.first; i < t.last; ++i) {
         const uint32_t begin = t.column_start[i], end = t.column_start[i + 1];
         if (t.ahead) fetch<S>(t.ahead);
-        if (begin == end && may_skip) continue;
+        if (begin == end && may_skip && !(t.delta_sum && t.means[i] != 0.0f)) continue;
         float* weight = t.weight + i * t.weight_stride;
         F w[N], g[N];
 #pragma GCC unroll 16
         for (int v = 0; v < N; ++v) {
             w[v] = Tail && v == N - 1 ? S::load_n(weight + v * S::W, t.tail) : S::load(weight + v * S::W);
             g[v] = S::zero();
+        }
+        if (Grad && t.delta_sum) {
+            const F mean = S::set1(-t.means[i]);
+#pragma GCC unroll 16
+            for (int v = 0; v < N; ++v) g[v] = S::mul(mean, S::load(t.delta_sum + v * S::W));
         }
         auto pair = [&](uint32_t k) {
             const float* delta = t.delta + samples[k] * t.delta_stride;
@@ -131,8 +145,16 @@ void backward_tile(const BackwardTask& t) {
             auto at = [&](float* p, int v) { return p ? p + row + v * S::W : nullptr; };
 #pragma GCC unroll 16
             for (int v = 0; v < N; ++v)
-                apply<S, Tail>(step, w[v], g[v], weight + v * S::W, at(t.gradient, v), at(t.state1, v),
-                               at(t.state2, v), Tail && v == N - 1 ? t.tail : S::W);
+                g[v] = apply<S, Tail>(step, w[v], g[v], weight + v * S::W, at(t.gradient, v), at(t.state1, v),
+                                      at(t.state2, v), Tail && v == N - 1 ? t.tail : S::W);
+            if (t.drift) {
+                const F mean = S::set1(t.means[i]), minus = S::set1(-t.means[i]);
+#pragma GCC unroll 16
+                for (int v = 0; v < N; ++v) {
+                    float* drift = t.drift + v * S::W;
+                    S::store(drift, S::fma(mean, g[v], S::fma(minus, w[v], S::load(drift))));
+                }
+            }
         }
     }
 }

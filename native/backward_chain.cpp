@@ -34,6 +34,11 @@ struct Backward {
     float* delta[3] = {};
     float* sums = nullptr;
     std::vector<float*> bias_gradient{};  // per part
+    // For centred gradients: δ summed over the batch, of which one is read and the other filled; and per part, what the
+    // step of a layer's weights did to the mean input, which the bias takes back one layer later, when all parts are
+    // known.
+    float* delta_sum[2] = {};
+    std::vector<float*> drift[2] = {};
     Barrier barrier{};
 
     size_t tile() const { return static_cast<size_t>(k.back) * k.lanes; }
@@ -50,6 +55,15 @@ struct Backward {
         sums = cutter.cut<float>(most + 4);
         bias_gradient.assign(parts, nullptr);
         for (float*& g : bias_gradient) g = cutter.cut<float>(widest);
+        const bool any = std::any_of(gradients, gradients + n_layers, [](const auto& g) { return g.means; });
+        if (!any) return;
+        const size_t whole = tiles(widest) * tile();
+        for (int turn = 0; turn < 2; ++turn) {
+            delta_sum[turn] = cutter.cut<float>(whole);
+            if (delta_sum[turn]) std::memset(delta_sum[turn], 0, whole * sizeof(float));
+            drift[turn].assign(parts, nullptr);
+            for (float*& d : drift[turn]) d = cutter.cut<float>(whole);
+        }
     }
 
     Range share(size_t n, int part) const { return {n * part / parts, n * (part + 1) / parts}; }
@@ -89,6 +103,7 @@ struct Backward {
                 for (size_t c = c1; c < c0 + tile(); ++c) to[c - c0] = 0.0f;
             }
         }
+        if (first < last && delta_sum[0]) std::memcpy(delta_sum[0] + first, total, (last - first) * sizeof(float));
         if (first < last) step_bias(n_layers - 1, {first, last}, total);
     }
 
@@ -109,7 +124,16 @@ struct Backward {
         return {cut(part), cut(part + 1)};
     }
 
-    void run_layer(size_t l, int part, const float* from, bool want_sums) {
+    // A layer's biases take back what the step of its weights did to the mean input.
+    void keep_mean(size_t l, int part, int turn) {
+        const LayerGradient& g = gradients[l];
+        if (!g.keeps_mean || !layers[l].bias) return;
+        const Range range = share(layers[l].outputs, part);
+        for (const float* d : drift[turn])
+            for (size_t c = range.first; c < range.last; ++c) layers[l].bias[c] -= d[c];
+    }
+
+    void run_layer(size_t l, int part, const float* from, bool want_sums, int turn) {
         const Layer& layer = layers[l];
         const LayerGradient& g = gradients[l];
         const SavedLayer s = saved_layer(saved, l);
@@ -124,8 +148,11 @@ struct Backward {
         task.sums = want_sums ? sums : nullptr;
         task.optimizer = g.optimizer;
         if (!g.want_weight) task.optimizer.kind = Update::none;
-        if (!g.want_weight && !want_sums) return;
         const size_t all = tiles(layer.outputs);
+        float* own_drift = g.keeps_mean ? drift[turn][part] : nullptr;
+        if (own_drift) std::memset(own_drift, 0, all * tile() * sizeof(float));
+        if (!g.want_weight && !want_sums) return;
+        task.means = g.means;
         const size_t block = std::max<size_t>(1, kDeltaBytes / std::max<size_t>(1, batch * tile() * sizeof(float)));
         Ahead ahead;
         if (l) {
@@ -153,6 +180,8 @@ struct Backward {
                     task.vectors = static_cast<int>((stop - column + k.lanes - 1) / k.lanes);
                     task.tail = static_cast<int>((stop - column) % k.lanes);
                     task.add_sums = t > 0;
+                    task.delta_sum = g.means ? delta_sum[turn] + column : nullptr;
+                    task.drift = at(own_drift, column);
                     k.backward(task);
                 }
             }
@@ -160,7 +189,7 @@ struct Backward {
     }
 
     // δ of the layer below: the sums where φ has slope 1, zero elsewhere.
-    void spread(size_t l, int part, float* to) {
+    void spread(size_t l, int part, float* to, int turn) {
         const Layer& layer = layers[l];
         const SavedLayer s = saved_layer(saved, l);
         const Range range = inputs_of(s, layer.inputs, part);
@@ -183,6 +212,8 @@ struct Backward {
             put(static_cast<const uint16_t*>(s.samples));
         else
             put(static_cast<const uint32_t*>(s.samples));
+        if (l && delta_sum[0] && range.size())
+            std::memcpy(delta_sum[1 - turn] + range.first, total, range.size() * sizeof(float));
         if (l) step_bias(l - 1, range, total);
     }
 
@@ -200,17 +231,22 @@ struct Backward {
                     std::memset(grad_h + b * grad_h_stride, 0, layers[0].inputs * sizeof(float));
             }
         });
-        for (size_t l = n_layers; l-- > 0;) {
+        int turn = 0;
+        for (size_t l = n_layers; l-- > 0; turn = 1 - turn) {
             barrier.wait(n);
             const bool want_sums = l > 0 || grad_h;
             each([&](int p) {
-                run_layer(l, p, read, want_sums);
-                if (want_sums) spread(l, p, fill);
+                if (l + 1 < n_layers) keep_mean(l + 1, p, 1 - turn);
+                run_layer(l, p, read, want_sums, turn);
+                if (want_sums) spread(l, p, fill, turn);
                 if (l > 1) clear(spare, layers[l - 1].inputs, p);
             });
             float* was_read = read;
             read = fill, fill = spare, spare = was_read;
         }
+        if (!gradients[0].keeps_mean) return;
+        barrier.wait(n);
+        each([&](int p) { keep_mean(0, p, 1 - turn); });
     }
 };
 

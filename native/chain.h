@@ -23,6 +23,8 @@ struct LayerGradient {
     float *bias_state1 = nullptr, *bias_state2 = nullptr;
     Optimizer optimizer, bias_optimizer;
     bool want_weight = false, want_bias = false;
+    const float* means = nullptr;  // ā of each input: the weight's gradient is centred, ∂W − ∂b ⊗ ā
+    bool keeps_mean = false;       // the bias takes back what the weight's step does to ā: b ← b − ΔW ā
 };
 
 // The compact activations of all layers, input by input, in one block:
@@ -57,6 +59,8 @@ void scatter_lists(const ActiveLists& lists, size_t from, size_t n, size_t base,
 SavedLayer saved_layer(const char* saved, size_t layer);
 // The dense φ(h) of a layer, from what was saved of it.
 void expand_saved(const char* saved, size_t layer, size_t inputs, size_t batch, float* out);
+// The mean over the batch of each input of each layer, one layer after the other.
+void mean_inputs(const char* saved, const Layer* layers, size_t n, size_t batch, float* out);
 void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch);  // throws
 
 struct ForwardResult {

@@ -97,6 +97,8 @@ struct Optimizer {
 //   ∂L/∂W[i, tile] = Σ_k values[k] · δ[sample[k], tile]
 //
 // Both in one sweep, so that every δ is loaded once for two multiplications, and W is read and written once.
+// With delta_sum the gradient is centred, ∂L/∂W[i, tile] − means[i] · delta_sum[tile], and with drift the step ΔW that
+// the weights took is told by what it does to the mean input: drift[tile] += means[i] · ΔW[i, tile].
 struct BackwardTask {
     const float* delta;  // [batch][kBack·W]
     size_t delta_stride;
@@ -113,6 +115,9 @@ struct BackwardTask {
     Optimizer optimizer;
     Ahead* ahead;
     float *gradient, *state1, *state2;  // at the tile's first column, same stride as the weight
+    const float* means;      // of each input over the batch
+    const float* delta_sum;  // of δ over the batch, at the tile's first column, whole vectors; null: not centred
+    float* drift;            // at the tile's first column, whole vectors; null where nobody asks
 };
 
 struct Kernels {

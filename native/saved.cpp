@@ -98,6 +98,17 @@ void expand_saved(const char* saved, size_t layer, size_t inputs, size_t batch, 
         put(static_cast<const uint32_t*>(s.samples));
 }
 
+void mean_inputs(const char* saved, const Layer* layers, size_t n, size_t batch, float* out) {
+    for (size_t l = 0; l < n; out += layers[l++].inputs) {
+        const SavedLayer s = saved_layer(saved, l);
+        for (size_t i = 0; i < layers[l].inputs; ++i) {
+            double sum = 0.0;
+            for (uint32_t k = s.column_start[i]; k < s.column_start[i + 1]; ++k) sum += s.values[k];
+            out[i] = batch ? static_cast<float>(sum / static_cast<double>(batch)) : 0.0f;
+        }
+    }
+}
+
 void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch) {
     const uint64_t* t = table(saved);
     bool good = bytes >= saved_table_bytes(n) && t[0] == kMagic && t[1] == batch && t[2] == n &&

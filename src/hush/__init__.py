@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hush import train as train
     from hush.diagnose.callable_package import diagnose as diagnose
     from hush.diagnose.share_of_zeros import sparsity as sparsity
+    from hush.nn import center_gradients as center_gradients
     from hush.nn import hold as hold
     from hush.nn import init_ as init_
     from hush.nn import ramp as ramp
@@ -28,6 +29,7 @@ __all__ = [
     "Design",
     "__version__",
     "bench",
+    "center_gradients",
     "data",
     "design",
     "diagnose",
@@ -47,6 +49,7 @@ _LAZY = {
     "Design": ("hush.theory", "Design"),
     "design": ("hush.theory", "design"),
     "bench": ("hush.bench", None),
+    "center_gradients": ("hush.nn", "center_gradients"),
     "data": ("hush.data", None),
     "diagnose": ("hush.diagnose", None),
     "hold": ("hush.nn", "hold"),

@@ -145,8 +145,7 @@ def test_weights_of_another_activation_take_the_designs_values(tmp_path: Path) -
 
 
 def test_names() -> None:
-    designed = ("shifted_relu", "soft_threshold", "crelu", "cst")
-    assert register_activations() == (*designed, *FORMS)
+    assert register_activations() == (*hush.theory.ACTIVATIONS, *FORMS)
     other = hush.design("crelu", 0.9, v_prime=0.5)
     assert register_activations(other, name="crelu-0.9") == ("crelu-0.9",)
     register_activations(DESIGN)

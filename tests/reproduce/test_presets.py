@@ -29,6 +29,16 @@ def test_the_paper_preset_is_section_4(kind: str, data: str, depth: int, lr: flo
     assert not recipe.differences
 
 
+def test_the_recipe_is_that_of_hush_train_for_deep_chains() -> None:
+    mine = TrainConfig(**preset("recipe", "deep").fields)
+    assert mine == TrainConfig(data="mnist", depth=100, per_image=True)
+    said = " ".join(preset("recipe", "deep").differences)
+    assert "gradients of the weights are centred" in said
+    assert "made nearly linear on the data" in said
+    with pytest.raises(ValueError, match="preset 'recipe' is for deep and shallow networks, not for cnn"):
+        preset("recipe", "cnn")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:
@@ -87,7 +97,7 @@ def test_some_rows_have_a_recipe_of_their_own_and_it_is_said() -> None:
 
 
 def test_unknown_preset_and_seeds() -> None:
-    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, paper"):
+    with pytest.raises(ValueError, match="unknown preset 'fast'; there are smoke, probe, quick, recipe, paper"):
         preset("fast", "deep")
     with pytest.raises(ValueError, match="seeds must lie between 1 and 10000, got 0"):
         preset("quick", "deep", 0)

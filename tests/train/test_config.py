@@ -18,7 +18,8 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimizer": "adamw", "lr": 0.1,
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 16,
         "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "shrink": 2, "per_image": True, "validation": 0.2,
-        "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2,
+        "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2, "center": True,
+        "start": "linear",
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
     assert len(names | {base.name}) == len(other) + 1
@@ -98,6 +99,21 @@ def test_what_is_not_given_fits_data_and_depth_and_what_is_given_stays() -> None
     assert TrainConfig(depth=30, lr=0.5, warmup=0).warmup == 0
 
 
+def test_deep_chains_are_centred_and_start_linear_where_that_was_measured() -> None:
+    deep = TrainConfig(data="mnist", depth=100)
+    assert (deep.center, deep.start, deep.optimizer, deep.lr) == (True, "linear", "adamw", 1e-4)
+    as_drawn = TrainConfig(data="mnist", depth=100, center=False)
+    assert (as_drawn.center, as_drawn.start, as_drawn.lr) == (False, "drawn", 5e-5)
+    for other in ({"depth": 30}, {"data": "digits"}, {"arch": "cnn"}, {"arch": "residual_mlp"}):
+        config = TrainConfig(**{"data": "mnist", "depth": 100, "width": 16, **other})
+        assert (config.center, config.start) == (False, "drawn")
+    assert TrainConfig(data="digits", depth=10, center=True, start="linear").lr == TrainConfig(depth=10).lr
+    with pytest.raises(ValueError, match="a linear start is for the chain of an mlp; cnn starts as it is drawn"):
+        TrainConfig(arch="cnn", start="linear")
+    with pytest.raises(ValueError, match="center must be True or False, got 'yes'"):
+        TrainConfig(center="yes")  # type: ignore[arg-type]
+
+
 def test_a_config_of_an_earlier_version_is_read_and_keeps_its_name() -> None:
     old = {
         "data": "mnist", "activation": "crelu", "sparsity": 0.85, "threshold": None, "clip": None, "v_prime": 0.7,
@@ -128,3 +144,12 @@ def test_names_of_recorded_runs_do_not_change() -> None:
         "digits-soft_threshold-s0.85-30x300-15c5a5b1-seed0",
         "digits-crelu-s0.85-v0.7-30x300-e5731276-seed0",
     ]  # fmt: skip
+
+
+def test_relative_thresholds_are_designed_and_not_held() -> None:
+    config = TrainConfig(activation="relative_crelu", sparsity=0.9, depth=4, width=32)
+    assert config.design().through_scale
+    assert config.design().clip == 2.0
+    assert TrainConfig.from_json(config.to_json()) == config
+    with pytest.raises(ValueError, match="moves with it already"):
+        TrainConfig(activation="relative_crelu", hold=True)

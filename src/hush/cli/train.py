@@ -95,7 +95,8 @@ def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     steps = config.steps_of_an_epoch()
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
-        f"batch {config.batch}, {config.epochs} epochs of {steps} steps."
+        f"batch {config.batch}, {config.epochs} epochs of {steps} steps"
+        f"{', centred gradients' if config.center else ''}{', linear start' if config.start == 'linear' else ''}."
     )
     if config.depth >= _DEEP and not config.architecture.residual:
         say(f"{config.depth} layers take long: {config.epochs * steps:,} steps. The first of them will tell how long.")
@@ -120,6 +121,8 @@ def _with_config_options(command: Any) -> None:
         flag = f"--{field.name.replace('_', '-')}"
         hint: Any = hints[field.name] | None if field.name in FILLED_IN else hints[field.name]
         flags = (flag, "--blocks") if field.name == "depth" else (flag,)
+        if field.name == "center":
+            flags = ("--center/--no-center",)  # without either the recipe decides
         kind: Any = Annotated[hint, typer.Option(*flags, help=field.metadata["help"])]
         keyword = inspect.Parameter.KEYWORD_ONLY
         options.append(inspect.Parameter(field.name, keyword, default=field.default, annotation=kind))

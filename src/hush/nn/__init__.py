@@ -2,9 +2,11 @@
 
 from hush.nn import checkpoint, functional
 from hush.nn.activations import CST, CReLU, FATReLU, ShiftedReLU, SoftThreshold, act_layer, from_design
+from hush.nn.centering import Centering, center_gradients
 from hush.nn.holding import HeldLayer, Hold, HoldReport, Ramp, hold, ramp
 from hush.nn.init import init_
 from hush.nn.init_report import Drawn, InitReport, LeftAlone
+from hush.nn.linear_start import LinearStart, linear_start_
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.relative import RelativeCReLU, RelativeCST, RelativeReLU, RelativeSoftThreshold
@@ -17,6 +19,7 @@ __all__ = [
     "CST",
     "GPT",
     "CReLU",
+    "Centering",
     "Drawn",
     "FATReLU",
     "FunctionUse",
@@ -26,6 +29,7 @@ __all__ = [
     "InitReport",
     "LeftActivation",
     "LeftAlone",
+    "LinearStart",
     "OutputChange",
     "Ramp",
     "Recognised",
@@ -44,6 +48,7 @@ __all__ = [
     "ThresholdedGELU",
     "ThresholdedSiLU",
     "act_layer",
+    "center_gradients",
     "checkpoint",
     "cnn",
     "from_design",
@@ -51,6 +56,7 @@ __all__ = [
     "gpt",
     "hold",
     "init_",
+    "linear_start_",
     "mlp",
     "phi_of",
     "ramp",

@@ -11,6 +11,9 @@
 For the first five one rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the
 kinks too. So the output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass
 the gradient at its bounds and would keep its input besides.
+
+The same with thresholds relative to a layer's own size, `relative_relu` and the others, come from
+`hush.nn.relative_functions`.
 """
 
 import math
@@ -21,10 +24,16 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
+from hush.nn.relative_functions import relative_crelu, relative_cst, relative_relu, relative_soft_threshold
+
 __all__ = [
     "crelu",
     "cst",
     "fatrelu",
+    "relative_crelu",
+    "relative_cst",
+    "relative_relu",
+    "relative_soft_threshold",
     "shifted_relu",
     "soft_threshold",
     "thresholded_gelu",

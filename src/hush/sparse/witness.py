@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hush.nn.centering.centered_layer import centered_layer_of
+
 from . import _native
 
 __all__ = ["Witness", "has_global_hooks", "has_hooks"]
@@ -41,7 +43,7 @@ class Witness:
         self._keys: list[str] = []
         self._values: list[Any] = []
         self._children: list[Any] = []
-        self._orders: list[list[nn.Module]] = []
+        self._orders: list[list[Any]] = []
         self._objects: list[Any] = []
         self._types: list[type] = []
         self._hooks: list[Any] = []
@@ -61,7 +63,7 @@ class Witness:
         """The container has the same children in the same order."""
         self.entry(container.__dict__, "_modules")
         self._children.append(container._modules)
-        self._orders.append(list(container._modules.values()))  # type: ignore[arg-type]
+        self._orders.append(list(container._modules.values()))
 
     def module(self, module: nn.Module) -> None:
         """The module keeps its class and its forward, and as many or as few hooks as it has."""
@@ -72,6 +74,10 @@ class Witness:
             self.entry(module.__dict__, name)
             self._hooks.append(module.__dict__[name])
             self._filled.append(bool(module.__dict__[name]))
+        if centered_layer_of(module) is not None:
+            # The one hook that the kernels know: there must be this one and no other.
+            self._children.append(module.__dict__["_forward_hooks"])
+            self._orders.append(list(module.__dict__["_forward_hooks"].values()))
 
     def memory(self, tensors: Sequence[Tensor], *, values: bool = False) -> None:
         """The tensors lie where they do and, with `values`, nobody has changed them in place.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from hush.data.catalogue import CATALOGUE
-from hush.theory import Design, activation, activation_names, clipped_names, design
+from hush.theory import Design, activation, activation_names, clipped_names, design, entry_of
 from hush.train.architectures import ARCHITECTURES, Architecture, parse_branch_scale
 from hush.train.dense_activations import dense_names
 from hush.train.recipe import Recipe, recipe_for, steps_of_an_epoch
@@ -22,6 +22,7 @@ _CHOICES = {
     "output": ("edge", "preserve", "zero", "keep"),
     "optimizer": ("sgd", "adamw"),
     "schedule": ("constant", "cosine"),
+    "start": ("drawn", "linear"),
     "engine": ("sparse", "dense"),
     "precision": ("32-true", "bf16-mixed", "64-true"),
     "accelerator": ("auto", "cpu", "gpu"),
@@ -46,6 +47,7 @@ _OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "per_image": False, "
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
 # the spelling of a field that has been renamed: the names of recorded runs must not change.
 _HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
+_HASH_BASE |= {"center": False, "start": "drawn"}
 _HASH_BASE |= {"data": "digits", "depth": 30, "width": 300, "engine": "sparse"}
 _HASH_SPELLING = {"optimizer": "optimiser"}
 _RENAMED = {"optimiser": "optimizer"}
@@ -96,7 +98,7 @@ class TrainConfig:
     )
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
-    clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
+    clip: float | None = _note("m; without it and without v_prime as design chooses it.", None)
     v_prime: float | None = _note("Choose the clip by its slope V′(q*).", None)
     q_star: float = _note("The variance q* of the pre-activations.", 1.0)
     depth: int = _note("Hidden layers; residual blocks; layers of a gpt. By default 30; resnet 9, gpt 4.", None)
@@ -119,6 +121,12 @@ class TrainConfig:
     steps_per_epoch: int | None = _note("Of a gpt: steps after which it is scored and saved; by default 100.", None)
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
+    start: str = _note(
+        "drawn (on the edge of chaos), or linear: then changed to begin nearly linear on the data, which is usual for "
+        "deep chains.",
+        None,
+    )
+    center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
     lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
     momentum: float = _note("Momentum of SGD.", 0.0)
@@ -214,8 +222,17 @@ class TrainConfig:
             for name, nothing in _OF_IMAGES.items():
                 if getattr(self, name) != nothing:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
+        if self.start == "linear" and self.arch != "mlp":
+            raise ValueError(f"a linear start is for the chain of an mlp; {self.arch} starts as it is drawn.")
+        if not isinstance(self.center, bool | None):
+            raise ValueError(f"center must be True or False, got {self.center!r}.")
         if self.hold and not self.designed:
             raise ValueError(f"{self.activation} has no threshold to move, so hold = True holds nothing.")
+        if self.hold and entry_of(self.activation).relative:
+            raise ValueError(
+                f"the threshold of {self.activation} is relative to the layer's own size and moves with it already; "
+                f"hold = True is for the others, such as crelu."
+            )
         if not self.designed:
             for name in ("sparsity", "threshold", "clip", "v_prime"):
                 if getattr(self, name) is not None:
@@ -317,12 +334,14 @@ class TrainConfig:
             ValueError: if the text is not one.
         """
         try:
-            values = json.loads(text)
+            values: Any = json.loads(text)
         except ValueError as error:
             raise ValueError(f"this is not a training config: {error}.") from error
         if not isinstance(values, dict):
             raise ValueError(f"this is not a training config: it is {type(values).__name__}, not an object of fields.")
-        values = {_RENAMED.get(name, name): value for name, value in values.items()}
+        # What is not said was not there to be chosen when it was written.
+        known: dict[str, Any] = {str(_RENAMED.get(name, name)): value for name, value in values.items()}
+        values = {"center": False, "start": "drawn", **known}
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"a training config has no field {unknown[0]!r}.")

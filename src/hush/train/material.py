@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -54,6 +55,10 @@ class Material:
     def steps(self) -> int:
         """Of an epoch."""
         return len(self._batches)
+
+    def sample(self, count: int) -> Tensor:
+        """The first so many inputs to learn from; fewer where there are fewer."""
+        return self._rows[torch.arange(min(count, len(self._rows)))][0]  # type: ignore[arg-type]
 
     def batches(self) -> DataLoader[tuple[Tensor, Tensor]]:
         """To learn from; their order is a function of (seed, epoch)."""

@@ -29,6 +29,8 @@ class _Rates:
     Attributes:
         sgd: (c, most): the rate of SGD is c / depth, and at most so much.
         adamw: (c, most): the rate of AdamW is c / depth², and at most so much.
+        centered: (c, most): the rate of AdamW with centred gradients is c / depth, and at most so much; None where
+            that has not been measured, and gradients are not centred unless asked for.
         batch: up to the depth to which SGD is taken, and beyond.
         epochs: (depth, epochs) up to that depth, in rising order.
     """
@@ -37,10 +39,19 @@ class _Rates:
     adamw: tuple[float, float]
     batch: tuple[int, int]
     epochs: tuple[tuple[float, int], ...]
+    centered: tuple[float, float] | None = None
 
 
 _SMALL = _Rates(sgd=(0.15, 3e-2), adamw=(0.45, 3e-4), batch=(32, 32), epochs=((10, 40), (50, 60), (math.inf, 100)))
-_LARGE = _Rates(sgd=(0.09, 1e-2), adamw=(0.5, 3e-4), batch=(32, 128), epochs=((30, 6), (math.inf, 12)))
+_LARGE = _Rates(
+    sgd=(0.09, 1e-2),
+    adamw=(0.5, 3e-4),
+    batch=(32, 128),
+    epochs=((30, 6), (math.inf, 12)),
+    # A step of AdamW changes what a layer makes of the differences between inputs by about width · lr of it, and depth
+    # layers do so at once.
+    centered=(1e-2, 3e-4),
+)
 _RATES = {"digits": _SMALL, "mnist": _LARGE, "fashion_mnist": _LARGE, "cifar10": _LARGE}
 # A stream passes the gradient on whatever the depth, so one rate of AdamW serves all depths: (rate, batch, epochs).
 _RESIDUAL = {"digits": (1e-3, 64, 20), "text": (2e-3, 24, 5)}
@@ -58,6 +69,8 @@ class Recipe:
     warmup: int
     batch: int
     epochs: int
+    center: bool
+    start: str
 
 
 @dataclass(frozen=True)
@@ -114,8 +127,15 @@ def recipe_for(
     Arguments:
         steps_of_an_epoch: from a batch size to the number of batches.
     """
-    choose = _for_stream if ARCHITECTURES[arch].residual else _for_chain
-    optimizer, rate, usual_batch, usual_epochs = choose(data, depth, given.get("optimizer"), momentum)
+    center, start = given.get("center"), given.get("start")
+    if ARCHITECTURES[arch].residual:
+        optimizer, rate, usual_batch, usual_epochs = _for_stream(data, given.get("optimizer"), momentum)
+    else:
+        deep = arch == "mlp" and depth > _SGD_UP_TO and _RATES[data].centered is not None
+        center = deep if center is None else center
+        start = ("linear" if deep and center else "drawn") if start is None else start
+        chosen = given.get("optimizer")
+        optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, momentum, center)
     batch = given.get("batch") or usual_batch
     epochs = given.get("epochs") or usual_epochs
     lr, warmup = given.get("lr"), given.get("warmup")
@@ -127,21 +147,28 @@ def recipe_for(
         warmup=round(_WARMUP_SHARE * epochs * steps_of_an_epoch(batch)) if warmup is None else warmup,
         batch=batch,
         epochs=epochs,
+        center=bool(center),
+        start=start or "drawn",
     )
 
 
-def _for_chain(data: str, depth: int, optimizer: str | None, momentum: float) -> tuple[str, float, int, int]:
+def _for_chain(
+    data: str, depth: int, optimizer: str | None, momentum: float, center: bool
+) -> tuple[str, float, int, int]:
     """(optimizer, rate, batch, epochs)."""
     rates = _RATES[data]
     deep = depth > _SGD_UP_TO
     optimizer = optimizer or ("adamw" if deep and not momentum else "sgd")
     constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
     rate = constant / depth ** (2 if optimizer == "adamw" else 1)
+    if optimizer == "adamw" and center and rates.centered is not None:
+        constant, most = rates.centered
+        rate = constant / depth
     epochs = next(epochs for limit, epochs in rates.epochs if depth <= limit)
     return optimizer, min(most, rate), rates.batch[deep], epochs
 
 
-def _for_stream(data: str, _depth: int, optimizer: str | None, momentum: float) -> tuple[str, float, int, int]:
+def _for_stream(data: str, optimizer: str | None, momentum: float) -> tuple[str, float, int, int]:
     """(optimizer, rate, batch, epochs)."""
     rate, batch, epochs = _RESIDUAL[data]
     optimizer = optimizer or ("sgd" if momentum else "adamw")

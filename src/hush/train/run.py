@@ -21,7 +21,7 @@ from torch import nn
 
 import hush
 from hush._files import replace_text, try_lock
-from hush.nn import checkpoint
+from hush.nn import center_gradients, checkpoint, linear_start_
 from hush.nn.holding import release
 from hush.train.config import TrainConfig
 from hush.train.errors import Interrupted, RunBusyError, RunError
@@ -39,6 +39,8 @@ from hush.train.scoring import Score, evaluate
 from hush.train.task import Diverged, Task
 
 __all__ = ["train"]
+
+_START_INPUTS = 2000  # images on which a linear start measures means and active units
 
 
 def train(
@@ -92,6 +94,12 @@ def _train(
     elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
     model = build(config, material.shape, material.classes)
+    if config.start == "linear":
+        assert isinstance(model, nn.Sequential)
+        generator = torch.Generator().manual_seed(config.seed)
+        linear_start_(model, config.design(), material.sample(_START_INPUTS), generator=generator)
+    if config.center:
+        center_gradients(model)
     if config.hold:
         hold_run(config, model, material.steps)
     task = Task(config, model, config.epochs * material.steps)

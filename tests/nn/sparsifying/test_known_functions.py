@@ -45,7 +45,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("held", "name"), KNOWN, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("held", "name"), KNOWN, ids=lambda value: str(value).split(" at ")[0][:30])
 def test_known(held, name: str, generator: torch.Generator) -> None:
     found = thresholded_form(held)
     assert found is not None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.graph.nodes import Kind
-from hush.nn.recognise import phi_of
+from hush.nn.recognise import phi_of, phi_of_function
 from hush.nn.torch_functions import (
     ADDITIONS,
     ATTENTIONS,
@@ -22,7 +22,7 @@ from hush.nn.torch_functions import (
     REARRANGEMENTS,
     TABLES,
 )
-from hush.theory import Activation, entries
+from hush.theory import Activation
 
 __all__ = ["Meaning", "layer_module_options", "meaning_of"]
 
@@ -135,9 +135,7 @@ def _arguments(func: Any, name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 def _phi(func: Any, name: str, given: dict[str, Any]) -> Activation | None:
     """φ of an activation that is called as a function."""
     if func in HUSH_ACTIVATIONS:
-        # The theory knows no formulas for the thresholded forms of GELU and SiLU.
-        known = next((entry for entry in entries() if entry.name == name), None)
-        return None if known is None else known.construct(*(float(given[each]) for each in known.parameters))
+        return phi_of_function(name, given)
     kind = _MODULES.get(name)
     if kind is None:
         return None

@@ -250,6 +250,12 @@ def _check(gain: float, schedule: Ramp | None, clip: str, revive: str | None, wi
 def _thresholded(model: nn.Module) -> dict[str, Thresholded]:
     """The activations that can be held, by name."""
     found = {name: module for name, module in model.named_modules() if isinstance(module, Thresholded)}
+    relative = [name for name, module in found.items() if module.entry.relative]
+    if relative:
+        raise ValueError(
+            f"the threshold of {listed(relative)} is relative to the layer's own size and moves with it already; "
+            "hush.hold moves those of the other activations, such as CReLU."
+        )
     if not found:
         raise ValueError(
             f"{type(model).__name__} has no activation of hush, so there is no threshold to move; put a design's in "
