@@ -15,6 +15,7 @@ from hush.nn.holding.hold_report import HeldLayer, HoldReport
 from hush.nn.holding.optimizer_steps import listen, stop_listening
 from hush.nn.holding.processes import Processes, windows_of_all
 from hush.nn.holding.targets import Ramp, targets_by_name
+from hush.nn.relative import Relative
 from hush.nn.structure import listed
 
 __all__ = ["Hold", "hold", "release"]
@@ -250,7 +251,7 @@ def _check(gain: float, schedule: Ramp | None, clip: str, revive: str | None, wi
 def _thresholded(model: nn.Module) -> dict[str, Thresholded]:
     """The activations that can be held, by name."""
     found = {name: module for name, module in model.named_modules() if isinstance(module, Thresholded)}
-    relative = [name for name, module in found.items() if module.entry.relative]
+    relative = [name for name, module in found.items() if isinstance(module, Relative)]
     if relative:
         raise ValueError(
             f"the threshold of {listed(relative)} is relative to the layer's own size and moves with it already; "

@@ -149,7 +149,7 @@ def _plan(
 
 def _why_unknown(place: Place) -> str:
     if isinstance(place.held, Thresholded):
-        return "it has a threshold already, which hush.hold moves"
+        return "it has a threshold already"
     return "it computes neither ReLU nor GELU nor SiLU"
 
 
