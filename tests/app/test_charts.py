@@ -60,7 +60,7 @@ def test_the_safe_clip_is_drawn_where_another_was_chosen() -> None:
 
 
 def test_where_inputs_become_indistinguishable_is_drawn_and_said() -> None:
-    lost = compute_view(Settings(clip_by=Clip.SLOPE, v_prime=0.3, width=100, depth=60))
+    lost = compute_view(Settings(clip_by=Clip.SLOPE, v_prime=0.3, width=200, depth=60))
     assert lost.verdict.headline == "It will hardly train: inputs become indistinguishable."
     assert lost.separations.lost_at_depth is not None
     drawn = titles(charts.distinguishability(lost, ""))

@@ -97,7 +97,7 @@ def separation_bound(passing: float, depth: int) -> float:
     Arguments:
         passing: E[φ′²] at q*; on the Edge of Chaos 1/σ_w².
     """
-    most: float = 10.0**DISTINGUISHABLE_LOG10
+    most = float(10.0**DISTINGUISHABLE_LOG10)
     return min(KEPT_DIFFERENCE / (passing * depth * depth), most) if passing > 0.0 else most
 
 

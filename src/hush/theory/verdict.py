@@ -78,7 +78,7 @@ def _lost(apart: Separations) -> str:
 def in_words(odds: float, verb: str) -> str:
     """0.712, "explode" → "7 initialisations in 10 explode"."""
     one = f"{verb}es" if verb.endswith("sh") else f"{verb}s"
-    if odds < 0.0005:
+    if odds <= 0.0005:
         return f"fewer than 1 initialisation in 1000 {one}"
     base = 10 if odds >= 0.095 else 100 if odds >= 0.0095 else 1000
     count = round(odds * base)
