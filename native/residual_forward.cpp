@@ -13,6 +13,11 @@
 namespace hush {
 namespace {
 
+// The next block's weights are fetched into L2, a few lines behind each sample, where they leave room there.
+constexpr size_t kAheadBytes = 512 * 1024;
+// Fewer samples do not read all rows of a block, and those that they read are not known beforehand.
+constexpr size_t kFewSamples = 16;
+
 struct Lane {  // one thread's samples
     Range samples;
     float* stream;  // [sample][width], where nothing is saved
@@ -63,6 +68,10 @@ struct ResidualForward {
             task.weight = block.layer.weight, task.bf16 = block.layer.bf16, task.bias = block.layer.bias;
             task.beta = block.beta();
             lane.first[l] = at;
+            Ahead ahead;
+            const size_t bytes = width * width * (last || blocks[l + 1].layer.bf16 ? 2 : 4);
+            if (!last && n >= kFewSamples && bytes <= kAheadBytes)
+                ahead = {static_cast<const char*>(blocks[l + 1].layer.weight), bytes, bytes, 1, 0, 0, bytes / 64 / n + 1};
             for (size_t b = 0; b < n; ++b) {
                 const size_t sample = first + b;
                 float* to = out + sample * out_stride;
@@ -77,6 +86,7 @@ struct ResidualForward {
                     task.values = lane.values, task.indices = lane.indices;
                 }
                 k.sample(task);
+                fetch<void>(&ahead);
                 lane.active += task.count;
                 if (!saved.base) continue;
                 at += task.count;

@@ -59,6 +59,13 @@ def test_training_and_layer(work):
     assert [row.peer for row in rows] == ["hush", "hush_input_major", "hush_fused", "torch_eager"]
 
 
+@pytest.mark.parametrize("work", [bench.inference, bench.training])
+def test_residual_networks(work):
+    rows, _ = work(width=20, depth=3, batch=4, threads=1, repeats=1, peers=["torch_eager"], arch="residual")
+    assert all(row.error < 1e-5 for row in rows)
+    assert rows[0].setting.depth == 3
+
+
 def test_the_random_network_has_its_sparsity():
     for s in (0.5, 0.85, 0.95):
         assert bench.sparsity_of(bench.random_network(300, 10, s), torch.randn(64, 300)) == pytest.approx(s, abs=0.04)

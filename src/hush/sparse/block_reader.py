@@ -40,10 +40,6 @@ class Reading:
     attributes: tuple[tuple[dict[str, Any], str], ...]
     code: types.CodeType
 
-    def is_current(self) -> bool:
-        """Whether the class still has the forward that was read."""
-        return getattr(type(self.block).forward, "__code__", None) is self.code
-
 
 @dataclass(frozen=True)
 class _Scale:
