@@ -132,6 +132,6 @@ def _rows(module: nn.Module, x: Tensor) -> tuple[Tensor, int]:
     if isinstance(module, nn.Linear):
         rows = x.reshape(-1, x.shape[-1])
     else:
-        spatial = module.weight.dim() - 2  # type: ignore[union-attr, operator]
-        rows = x.movedim(-1 - spatial, -1).reshape(-1, x.shape[-1 - spatial])  # type: ignore[operator]
+        spatial = module.weight.dim() - 2  # type: ignore[operator]
+        rows = x.movedim(-1 - spatial, -1).reshape(-1, x.shape[-1 - spatial])
     return rows, rows.shape[0]

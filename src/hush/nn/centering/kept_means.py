@@ -48,5 +48,5 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for module, layer, before in _pending.pop(optimizer, []):
         assert layer.mean is not None
         moved = output_of_mean(module, module.weight, layer.mean) - before  # type: ignore[arg-type]
-        module.bias.sub_(moved)  # type: ignore[union-attr, operator]
+        module.bias.sub_(moved)  # type: ignore[operator]
         layer.forget()
