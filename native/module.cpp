@@ -1,94 +1,14 @@
 // The Python face: arrays in, arrays out, no copy, no torch headers.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
-#include "buffers.h"
-#include "chain.h"
+#include "binding.h"
 #include "team.h"
-#include "transpose.h"
 #include "witness.h"
-
-namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace hush {
 namespace {
-
-using Array = nb::ndarray<nb::device::cpu>;
-using Matrix = nb::ndarray<float, nb::ndim<2>, nb::device::cpu>;
-using Vector = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-std::string shape_of(const Array& a) {
-    std::string s = "(";
-    for (size_t i = 0; i < a.ndim(); ++i) s += (i ? ", " : "") + std::to_string(a.shape(i));
-    return s + ")";
-}
-
-// kind: 0 one-sided, 1 odd, 2 jump, 3 identity
-Activation activation(int kind, float threshold, float clip) {
-    if (kind < 0 || kind > 3)
-        throw std::invalid_argument("The activation kind is " + std::to_string(kind) + "; it is 0, 1, 2 or 3.");
-    if (!(clip > 0)) throw std::invalid_argument("The clip is " + std::to_string(clip) + "; it must be positive.");
-    if (threshold != threshold || (kind != 0 && threshold < 0))
-        throw std::invalid_argument("The threshold is " + std::to_string(threshold) +
-                                    "; an odd activation or one with a jump needs one of at least 0.");
-    Activation a;
-    a.threshold = threshold;
-    a.clip = kind == 2 ? INFINITY : clip;
-    if (kind == 1) a.low = -threshold, a.floor = -clip;
-    a.jump = kind == 2;
-    if (kind == 3) a.threshold = 0.0f, a.low = 0.0f, a.floor = -INFINITY, a.clip = INFINITY, a.identity = true;
-    return a;
-}
-
-float* vector_data(const std::optional<Array>& a, size_t n, const char* what, size_t layer) {
-    if (!a) return nullptr;
-    if (a->dtype() != nb::dtype<float>() || a->ndim() != 1 || a->shape(0) != n || (n > 1 && a->stride(0) != 1))
-        throw std::invalid_argument(std::string("The ") + what + " of layer " + std::to_string(layer) + " has shape " +
-                                    shape_of(*a) + "; it must be a contiguous float32 vector of " + std::to_string(n) + ".");
-    return static_cast<float*>(a->data());
-}
-
-bool has_strides(const Array& w, int64_t of_rows, int64_t of_columns) {
-    return (w.shape(0) <= 1 || w.stride(0) == of_rows) && (w.shape(1) <= 1 || w.stride(1) == of_columns);
-}
-
-Layer to_layer(const Array& w, const std::optional<Array>& bias, int kind, float threshold, float clip, size_t l) {
-    Layer layer;
-    const bool f32 = w.dtype() == nb::dtype<float>();
-    const bool bf16 = w.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat) && w.dtype().bits == 16;
-    if (!f32 && !bf16)
-        throw std::invalid_argument("The weight of layer " + std::to_string(l) + " must be float32 or bfloat16.");
-    if (w.ndim() != 2)
-        throw std::invalid_argument("The weight of layer " + std::to_string(l) + " has shape " + shape_of(w) +
-                                    "; it must be a matrix (out, in).");
-    layer.weight = w.data();
-    layer.bf16 = bf16;
-    layer.outputs = w.shape(0), layer.inputs = w.shape(1);
-    if (layer.inputs >> 31 || layer.outputs >> 31) throw std::invalid_argument("A layer is wider than 2^31.");
-    layer.row_major = !has_strides(w, 1, static_cast<int64_t>(layer.outputs));
-    if (layer.row_major && (bf16 || !has_strides(w, static_cast<int64_t>(layer.inputs), 1)))
-        throw std::invalid_argument("The weight of layer " + std::to_string(l) + " has shape " + shape_of(w) +
-                                    " and strides that are neither (in, 1) nor (1, out); a bfloat16 one needs (1, out).");
-    layer.bias = vector_data(bias, layer.outputs, "bias", l);
-    layer.activation = activation(kind, threshold, clip);
-    return layer;
-}
-
-// What a pool block holds, given back when the last Chain that uses it is gone.
-std::shared_ptr<char> pooled(size_t bytes) {
-    return {static_cast<char*>(take_block(bytes)), [](char* p) { give_block(p); }};
-}
 
 class Chain {
 public:
@@ -106,21 +26,10 @@ public:
     Chain turned(int threads) const {
         Chain copy(*this);
         copy.row_major_ = false;
-        Cutter size(nullptr);
-        for (const Layer& layer : layers_)
-            if (layer.row_major) size.cut<float>(layer.inputs * layer.outputs);
+        std::vector<Layer*> layers;
+        for (Layer& layer : copy.layers_) layers.push_back(&layer);
         nb::gil_scoped_release release;
-        copy.weights_ = pooled(std::max<size_t>(size.used(), 1));
-        Cutter cutter(copy.weights_.get());
-        std::vector<Transposition> all;
-        for (Layer& layer : copy.layers_)
-            if (layer.row_major) {
-                float* to = cutter.cut<float>(layer.inputs * layer.outputs);
-                all.push_back({static_cast<const float*>(layer.weight), to, layer.outputs, layer.inputs});
-                layer.weight = to;
-                layer.row_major = false;
-            }
-        transpose(all, threads);
+        copy.weights_ = turn(layers, threads);
         return copy;
     }
 
@@ -128,8 +37,8 @@ public:
 
     nb::object forward(Matrix h, Matrix out, int threads) const {
         check_ready();
-        const size_t batch = check(h, layers_.front().inputs, "input");
-        if (check(out, layers_.back().outputs, "output") != batch)
+        const size_t batch = rows_of(h, layers_.front().inputs, "input");
+        if (rows_of(out, layers_.back().outputs, "output") != batch)
             throw std::invalid_argument("The output's batch differs from the input's.");
         check_size(batch);
         ForwardResult result;
@@ -141,9 +50,7 @@ public:
                                    saved.data(), threads);
             block = saved.release();
         }
-        nb::capsule owner(block, [](void* p) noexcept { give_block(p); });
-        nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>> saved(block, {result.saved_bytes}, owner);
-        return nb::make_tuple(saved, result.active);
+        return nb::make_tuple(owned_bytes(block, result.saved_bytes), result.active);
     }
 
     // Without keeping anything, on bare addresses of row-major float32 memory: a DLPack exchange shows at one sample.
@@ -159,7 +66,7 @@ public:
     // φ(h) of the first layer, dense, from what the forward saved.
     void first_activations(Bytes saved, Matrix out) const {
         check_ready();
-        const size_t batch = check(out, layers_.front().inputs, "output");
+        const size_t batch = rows_of(out, layers_.front().inputs, "output");
         check_saved(reinterpret_cast<const char*>(saved.data()), saved.shape(0), layers_.data(), layers_.size(), batch);
         if (batch > 1 && out.stride(0) != static_cast<int64_t>(layers_.front().inputs))
             throw std::invalid_argument("The output must be contiguous.");
@@ -178,22 +85,22 @@ public:
         hush::mean_inputs(reinterpret_cast<const char*>(saved.data()), layers_.data(), layers_.size(), batch, out.data());
     }
 
-    // wants: per layer, bit 0 the weight, bit 1 the bias, bit 2 that the bias takes back what the weight's
-    // step does to the mean input. groups: the optimizers of weight and bias. addresses: per layer, seven: the gradients
-    // of weight and bias, the optimizer's two states of the weight and two of the bias, and the mean inputs that the
-    // weight's gradient is to be centred by; 0 where there is none; all laid out as the parameter is, input-major, except that with row_gradients the weights'
-    // gradients are to lie row by row. The caller allocates them, so they come as addresses: a hundred layers would
-    // otherwise cost several hundred DLPack exchanges a step.
+    // wants: per layer, bit 0 the weight, bit 1 the bias, bit 5 that the bias takes back what the weight's step does to
+    // the mean input. groups: the optimizers of weight and bias. addresses: per layer, six: the weight's gradient and the
+    // optimizer's two states of it, then the bias's, 0 where there is none; all laid out as the parameter is,
+    // input-major, except that with row_gradients the weights' gradients are to lie row by row. means: none, or per layer
+    // the address of the mean inputs that the weight's gradient is to be centred by, or 0. The caller allocates all of
+    // them, so they come as addresses: a hundred layers would otherwise cost several hundred DLPack exchanges a step.
     void backward(Bytes saved, Matrix grad_out, std::optional<Matrix> grad_h, int threads, const std::vector<int>& wants,
                   const std::vector<Optimizer>& optimizers, const std::vector<int>& groups,
-                  const std::vector<uintptr_t>& addresses, bool row_gradients) const {
+                  const std::vector<uintptr_t>& addresses, bool row_gradients, const std::vector<uintptr_t>& means) const {
         check_ready();
-        const size_t n = layers_.size(), batch = check(grad_out, layers_.back().outputs, "output gradient");
-        if (grad_h && check(*grad_h, layers_.front().inputs, "input gradient") != batch)
+        const size_t n = layers_.size(), batch = rows_of(grad_out, layers_.back().outputs, "output gradient");
+        if (grad_h && rows_of(*grad_h, layers_.front().inputs, "input gradient") != batch)
             throw std::invalid_argument("The input gradient's batch differs from the output gradient's.");
         check_saved(reinterpret_cast<const char*>(saved.data()), saved.shape(0), layers_.data(), n, batch);
-        if (wants.size() != n || groups.size() != 2 * n || addresses.size() != 7 * n)
-            throw std::invalid_argument("wants, groups and addresses must hold one, two and seven entries per layer.");
+        if (wants.size() != n || groups.size() != 2 * n || addresses.size() != 6 * n || (!means.empty() && means.size() != n))
+            throw std::invalid_argument("wants, groups, addresses and means must hold one, two, six and one entries per layer.");
         std::vector<LayerGradient> gradients(n);
         for (size_t l = 0; l < n; ++l) {
             if (layers_[l].bf16)
@@ -201,46 +108,29 @@ public:
             LayerGradient& g = gradients[l];
             g.want_weight = wants[l] & 1;
             g.want_bias = (wants[l] & 2) && layers_[l].bias;
-            if (g.want_weight) g.means = reinterpret_cast<const float*>(addresses[7 * l + 6]);
-            g.keeps_mean = g.means && (wants[l] & 4) && layers_[l].bias;
+            if (g.want_weight && !means.empty()) g.means = reinterpret_cast<const float*>(means[l]);
+            g.keeps_mean = g.means && (wants[l] & 32) && layers_[l].bias;
             g.optimizer = optimizers.at(static_cast<size_t>(groups[2 * l]));
             g.bias_optimizer = optimizers.at(static_cast<size_t>(groups[2 * l + 1]));
-            float** slots[6] = {&g.weight,        &g.bias,        &g.weight_state1,
-                                &g.weight_state2, &g.bias_state1, &g.bias_state2};
-            for (int i = 0; i < 6; ++i) *slots[i] = reinterpret_cast<float*>(addresses[7 * l + i]);
-            auto lacks = [](Update kind, float* gradient, float* one, float* two) {
-                return (kind == Update::gradient && !gradient) || (kind == Update::momentum && !one) ||
-                       (kind == Update::adamw && !(one && two));
-            };
-            if ((g.want_weight && lacks(g.optimizer.kind, g.weight, g.weight_state1, g.weight_state2)) ||
-                (g.want_bias && lacks(g.bias_optimizer.kind, g.bias, g.bias_state1, g.bias_state2)))
+            float** slots[6] = {&g.weight, &g.weight_state1, &g.weight_state2, &g.bias, &g.bias_state1, &g.bias_state2};
+            for (int i = 0; i < 6; ++i) *slots[i] = reinterpret_cast<float*>(addresses[6 * l + i]);
+            if ((g.want_weight && lacks_tensor(g.optimizer.kind, g.weight, g.weight_state1, g.weight_state2)) ||
+                (g.want_bias && lacks_tensor(g.bias_optimizer.kind, g.bias, g.bias_state1, g.bias_state2)))
                 throw std::invalid_argument("Layer " + std::to_string(l) + " lacks a tensor that its update needs.");
             if (row_gradients && g.want_weight && g.optimizer.kind != Update::gradient)
                 throw std::invalid_argument("Layer " + std::to_string(l) + " is to be updated, but its weights are copies.");
         }
         nb::gil_scoped_release release;
-        std::vector<Transposition> to_turn;
-        std::shared_ptr<char> scratch;
+        RowGradients rows;
         if (row_gradients) {
-            auto place = [&](Cutter& cutter, bool real) {
-                for (size_t l = 0; l < n; ++l) {
-                    if (!gradients[l].want_weight) continue;
-                    float* at = cutter.cut<float>(layers_[l].inputs * layers_[l].outputs);
-                    if (!real) continue;
-                    to_turn.push_back({at, gradients[l].weight, layers_[l].inputs, layers_[l].outputs});
-                    gradients[l].weight = at;
-                }
-            };
-            Cutter size(nullptr);
-            place(size, false);
-            scratch = pooled(std::max<size_t>(size.used(), 1));
-            Cutter cutter(scratch.get());
-            place(cutter, true);
+            for (size_t l = 0; l < n; ++l)
+                if (gradients[l].want_weight) rows.add(&gradients[l].weight, layers_[l]);
+            rows.divert();
         }
         backward_chain(layers_.data(), gradients.data(), n, reinterpret_cast<const char*>(saved.data()), grad_out.data(),
                        grad_out.stride(0), batch, grad_h ? grad_h->data() : nullptr, grad_h ? grad_h->stride(0) : 0,
                        threads);
-        if (!to_turn.empty()) transpose(to_turn, threads);
+        rows.turn_around(threads);
     }
 
 private:
@@ -251,12 +141,6 @@ private:
     void check_size(size_t batch) const {
         for (const Layer& layer : layers_)
             if (batch * layer.inputs >> 32) throw std::invalid_argument("Batch times width reaches 2^32; split the batch.");
-    }
-    size_t check(const Matrix& m, size_t width, const char* what) const {
-        if (m.shape(1) != width || (width > 1 && m.shape(0) > 0 && m.stride(1) != 1))
-            throw std::invalid_argument(std::string("The ") + what + " has " + std::to_string(m.shape(1)) +
-                                        " columns; it needs " + std::to_string(width) + ", contiguous in each row.");
-        return m.shape(0);
     }
     std::vector<Layer> layers_;
     bool row_major_ = false;
@@ -300,5 +184,6 @@ NB_MODULE(_native, m) {
         .def("mean_inputs", &Chain::mean_inputs, nb::arg("saved").noconvert(), "batch"_a, nb::arg("out").noconvert())
         .def("backward", &Chain::backward, nb::arg("saved").noconvert(), nb::arg("grad_out").noconvert(),
              nb::arg("grad_h").noconvert().none(), "threads"_a, "wants"_a, "optimizers"_a, "groups"_a, "addresses"_a,
-             "row_gradients"_a);
+             "row_gradients"_a, "means"_a = std::vector<uintptr_t>());
+    bind_residual(m);
 }

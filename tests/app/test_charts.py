@@ -55,5 +55,16 @@ def test_a_gain_that_may_vanish_has_a_line_for_it() -> None:
 
 def test_the_safe_clip_is_drawn_where_another_was_chosen() -> None:
     chosen = compute_view(Settings(clip_by=Clip.HEIGHT, clip=0.7, width=100, depth=20))
-    assert "largest safe m" in titles(charts.clips(chosen, "") or "")
-    assert "largest safe m" not in titles(charts.clips(compute_view(OUTLOOKS["safe"]), "") or "")
+    assert "m to choose" in titles(charts.clips(chosen, "") or "")
+    assert "m to choose" not in titles(charts.clips(compute_view(OUTLOOKS["safe"]), "") or "")
+
+
+def test_where_inputs_become_indistinguishable_is_drawn_and_said() -> None:
+    lost = compute_view(Settings(clip_by=Clip.SLOPE, v_prime=0.3, width=100, depth=60))
+    assert lost.verdict.headline == "It will hardly train: inputs become indistinguishable."
+    assert lost.separations.lost_at_depth is not None
+    drawn = titles(charts.distinguishability(lost, ""))
+    assert f"from layer {lost.separations.lost_at_depth} on" in drawn
+    apart = compute_view(OUTLOOKS["every q is fixed"])
+    assert apart.separations.lost_at_depth is None
+    assert titles(charts.distinguishability(apart, "")) == ["median", "indistinguishable below"]

@@ -110,7 +110,7 @@ def test_no_safe_clip_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_is_safe(*_: object) -> float:
         raise ValueError("no clip keeps the odds within 0.01.")
 
-    monkeypatch.setattr("hush.app.view.largest_safe_clip", none_is_safe)
+    monkeypatch.setattr("hush.app.view.choose_clip", none_is_safe)
     page = open_page(sparsity="0.9702", width="120", depth="13")
     assert "no such design" in verdict(page)
     assert "no clip keeps the odds" in verdict(page)

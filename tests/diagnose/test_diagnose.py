@@ -523,3 +523,19 @@ def test_dead_network_does_not_break_it() -> None:
     assert diagnosis.vanish == 1.0
     assert "hardly learn" in diagnosis.verdict
     json.loads(diagnosis.to_json(), parse_constant=pytest.fail)
+
+
+def test_inputs_that_become_indistinguishable_are_noticed() -> None:
+    """The low clip loses the inputs, a ReLU of the same size does not."""
+    for name, arguments, lost in (
+        ("crelu", {"sparsity": 0.9, "v_prime": 0.3}, True),
+        ("shifted_relu", {"sparsity": 0.5}, False),
+    ):
+        design = hush.design(name, width=100, depth=60, **arguments)
+        model, x = network(design)
+        diagnosis = hush.diagnose(model, x, design=design)
+        assert diagnosis.predicted_indistinguishable is not None
+        assert (diagnosis.predicted_indistinguishable > 0.5) is lost
+        if lost:
+            assert diagnosis.trains is False
+            assert json.loads(diagnosis.to_json())["predicted_indistinguishable"] > 0.5

@@ -6,11 +6,18 @@ import math
 import pytest
 
 from hush import Design, design
-from hush.theory import Stability, finite_width, largest_safe_clip, threshold_from_sparsity
+from hush.theory import (
+    InputCorrelations,
+    InputNorms,
+    Stability,
+    finite_width,
+    largest_safe_clip,
+    threshold_from_sparsity,
+)
 
 KEYS = [
     "activation", "sparsity", "threshold", "clip", "q_star", "sigma_w2", "sigma_b2", "chi1", "v_prime", "v_second",
-    "fixed_points", "width", "depth", "gain_log10", "odds", "verdict",
+    "fixed_points", "width", "depth", "gain_log10", "odds", "verdict", "separation", "lost_at_depth",
 ]  # fmt: skip
 
 
@@ -66,8 +73,36 @@ def test_a_network_too_narrow_for_its_depth_is_told_so() -> None:
     assert "hardly learn" in made.verdict
 
 
-def test_a_low_clip_at_high_sparsity_is_warned_about() -> None:
-    assert "slow and unstable training late on" in design("crelu", 0.85, v_prime=0.5, width=300, depth=100).verdict
+def test_a_low_clip_at_high_sparsity_makes_inputs_indistinguishable() -> None:
+    made = design("crelu", 0.85, v_prime=0.5, width=300, depth=100)
+    assert made.odds is not None
+    assert made.odds.indistinguishable > 0.5
+    assert made.trains is False
+    assert made.lost_at_depth is not None
+    assert f"indistinguishable from layer {made.lost_at_depth} on" in made.verdict
+    assert "take a larger clip" in made.verdict
+    assert any(name == "indistinguishable from layer" for name, _ in made.rows())
+    curve = made.distinguishability()
+    assert (curve.at_end, curve.lost_at_depth) == (made.separation, made.lost_at_depth)
+    with pytest.raises(ValueError, match="depends on width and depth; this design has none"):
+        design("crelu", 0.85, v_prime=0.5).distinguishability()
+
+
+def test_where_no_clip_is_safe_the_verdict_says_so() -> None:
+    made = design("crelu", 0.85, width=200, depth=78)
+    assert made.trains is False
+    assert "No clip is safe at this depth" in made.verdict
+
+
+def test_the_inputs_own_cosines_count() -> None:
+    alike, one_norm = InputCorrelations((0.5,), (0.9999,)), InputNorms((0.5,), (1.0,))
+    made, twins = (
+        design("crelu", 0.8, v_prime=0.7, width=300, depth=10, norms=one_norm, **more)
+        for more in ({}, {"correlations": alike})
+    )
+    assert made.separation is not None
+    assert twins.separation is not None
+    assert twins.separation < 0.1 * made.separation
 
 
 @pytest.mark.parametrize("a", [0.25, 9.0])
@@ -96,7 +131,7 @@ def test_json_round_trip(arguments: dict) -> None:
     assert list(plain) == KEYS
     if made.odds is not None:
         assert list(plain["gain_log10"]) == ["q10", "median", "q90"]
-        assert list(plain["odds"]) == ["explode", "vanish"]
+        assert list(plain["odds"]) == ["explode", "vanish", "indistinguishable"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"activation": "crelu"}', "null"])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from hush.app.curve import Curve
+from hush.app.curve import Curve, fed_variance
 from hush.app.drawing import Axis, Line, Mark, Note, axis, draw
 from hush.app.drawing_parts import (
     BLUE,
@@ -23,7 +23,7 @@ from hush.app.drawing_parts import (
 from hush.app.view import View
 from hush.theory import FixedPoints, Stability
 
-__all__ = ["activation", "clips", "correlation", "edge", "gain", "q", "variance"]
+__all__ = ["activation", "clips", "correlation", "distinguishability", "edge", "gain", "q", "variance"]
 
 _MARKS = {
     Stability.STABLE: ("circle", GREEN),
@@ -83,9 +83,25 @@ def gain(view: View, label: str) -> str:
     return gain_drawing(_layers(view), view.finite.gain_quantiles, label)
 
 
+def distinguishability(view: View, label: str) -> str:
+    """The bands of 1 − ρ of two inputs, and the line below which a network that ends there cannot tell them apart."""
+    apart = view.separations
+    bounds, layers = apart.bounds, range(1, apart.depth + 1)
+    # What has come below all that single precision knows is drawn at the edge.
+    floor = max(min(apart.quantiles[0.05]), 1e-12)
+    up = axis("1 − ρ", [floor, 1.0], bounds, logarithmic=True)
+    things: list[Line | Note] = [
+        Line(layers, bounds, RED, "indistinguishable below", dash=DOTTED),
+        Note(apart.depth, bounds[-1], "indistinguishable", RED, "end", 1.1),
+    ]
+    if apart.lost_at_depth is not None:
+        things.append(Line((apart.lost_at_depth,) * 2, (up.low, up.high), RED, f"from layer {apart.lost_at_depth} on"))
+    return draw(_layers(view), up, label, *bands(apart.quantiles), *things)
+
+
 def activation(view: View, label: str) -> str:
     """φ, and the Gaussian of its input behind."""
-    return phi_drawing(view.silhouette, view.design.q_star, label)
+    return phi_drawing(view.silhouette, fed_variance(view.design), label)
 
 
 def clips(view: View, label: str) -> str | None:
@@ -102,8 +118,10 @@ def clips(view: View, label: str) -> str | None:
     ]
     safe = None if view.safe_clip is None else view.safe_clip.value
     if safe is not None and abs(safe - clip) > 1e-9:
-        things.append(Line((safe, safe), (low, high), GREEN, "largest safe m", dash=DOTTED))
-        things.append(Note(safe, high, "safe", GREEN, "end" if safe < clip else "start", -0.4))
+        relative = view.design.through_scale is not None
+        title, word = ("usual m", "usual") if relative else ("m to choose", "to choose")
+        things.append(Line((safe, safe), (low, high), GREEN, title, dash=DOTTED))
+        things.append(Note(safe, high, word, GREEN, "end" if safe < clip else "start", -0.4))
     up = axis("V′(q*), V″(q*)", [low, high + 0.06 * (high - low)])
     return draw(axis("clip m", slope.x, [clip]), up, label, *things)
 

@@ -9,7 +9,8 @@ from hush.app import charts, stream_charts
 from hush.app.settings import Settings
 from hush.app.stream_view import StreamView
 from hush.app.view import View
-from hush.theory.training_rule import SPARSITY_TOLERANCE, TRAINABLE_ODDS, TYPICAL_CORRELATION
+from hush.theory import Design
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, SPARSITY_TOLERANCE, TRAINABLE_ODDS, TYPICAL_CORRELATION
 
 __all__ = ["about", "numbers_and_pictures"]
 
@@ -29,6 +30,9 @@ _BLOCKS = {
 _ODDS = "5–95 % and 10–90 % of initialisations and inputs, median."
 _BACK = "The same for the gradient's gain on its way back; above 3, its norm has grown thirtyfold."
 _BACK_ALONG_STREAM = "The same for the gradient's gain on its way back; 4.25 is the bound that trained networks gave."
+
+# Of a chain: the share of pairs of inputs, of which it may lose half.
+_LOST = "indistinguishable pairs"
 
 AnyView = TypeVar("AnyView", View, StreamView)
 
@@ -61,12 +65,13 @@ def lowered(text: str) -> str:
 def _numbers_of_chain(view: View) -> list[tuple[str, str]]:
     design, finite = view.design, view.finite
     safe = None if view.safe_clip is None else view.safe_clip.value
+    relative = design.through_scale is not None
     return [
         ("odds to explode", _odds(finite.explode)),
         ("odds to vanish", _odds(finite.vanish)),
-        ("threshold τ", f"{design.threshold:.3f}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
-        ("largest safe m", "none" if safe is None else f"{safe:.3f}"),
+        (_LOST, _odds(view.separations.indistinguishable)),
+        *_parameters(design),
+        ("usual m" if relative else "m to choose", "none" if safe is None else f"{safe:.3f}"),
         ("V′(q*)", f"{design.v_prime:.3f}"),
         ("V″(q*)", f"{round(design.v_second, 3) + 0.0:.3f}"),
         ("σ_w", f"{view.sigma_w:.3f}"),
@@ -83,13 +88,19 @@ def _numbers_of_stream(view: StreamView) -> list[tuple[str, str]]:
         ("odds to vanish", _odds(odds.vanish)),
         ("odds of indistinguishable inputs", _odds(odds.indistinguishable)),
         ("odds to lose the sparsity", _odds(odds.sparsity_lost)),
-        ("threshold τ", f"{design.threshold:.3f}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
+        *_parameters(design),
         *((name, f"{square**0.5:.3f}") for name, square in sigmas if square is not None),
         ("branch scale β", f"{design.branch_scale:.3f}"),
         ("p at the start", f"{design.stream_start:.3g}"),
         ("p at the end", f"{design.stream_end:.3g}"),
     ]
+
+
+def _parameters(design: Design) -> list[tuple[str, str]]:
+    """τ and m, and of relative ones their unit."""
+    unit = "" if design.through_scale is None else " rms"
+    clip = "none" if design.clip is None else f"{design.clip:.3f}{unit}"
+    return [("threshold τ", f"{design.threshold:.3f}{unit}"), ("clip m", clip)]
 
 
 def _odds(share: float) -> str:
@@ -100,7 +111,8 @@ def _numbers(rows: list[tuple[str, str]]) -> str:
     """In a row that wraps; odds that keep a network from training stand out."""
     parts = []
     for name, value in rows:
-        bad = name.startswith("odds") and float(value.rstrip("%")) > 100.0 * TRAINABLE_ODDS
+        bearable = INDISTINGUISHABLE_ODDS if name == _LOST else TRAINABLE_ODDS if name.startswith("odds") else None
+        bad = bearable is not None and float(value.rstrip("%")) > 100.0 * bearable
         kind = ' class="bad"' if bad else ""
         parts.append(f"<div{kind}><dt>{lowered(name)}</dt><dd>{escape(value)}</dd></div>")
     return f'<dl class="numbers">{"".join(parts)}</dl>'
@@ -114,12 +126,20 @@ def _pictures_of_chain(view: View) -> list[str]:
         _picture("Correlation map R(ρ)", charts.correlation, view, meeting),
         _picture("q through the layers", charts.q, view, _ODDS),
         _picture("Gain of the gradient", charts.gain, view, _BACK),
-        _picture("Activation φ", charts.activation, view, "Behind: the Gaussian it is fed."),
+        _picture("Distinguishability", charts.distinguishability, view, _apart(view)),
+        _picture("Activation φ", charts.activation, view, _fed(view.design)),
         _picture("V′ and V″ against the clip", charts.clips, view, "On the Edge of Chaos: V′ blue, V″ orange.")
         if view.slope_of_clip is not None
         else "",
         _picture("Edge of Chaos", charts.edge, view, "The curve over all q*, and where this network stands."),
     ]
+
+
+def _apart(view: View) -> str:
+    """What the picture of 1 − ρ says, in words."""
+    lost = view.separations.lost_at_depth
+    found = "they stay apart" if lost is None else f"most of them are lost from layer {lost} on"
+    return f"1 − ρ of two images: 5–95 % and 10–90 % of networks and pairs, median; {found}."
 
 
 def _pictures_of_stream(view: StreamView) -> list[str]:
@@ -132,8 +152,14 @@ def _pictures_of_stream(view: StreamView) -> list[str]:
         _picture("Sparsity in the blocks", stream_charts.sparsity, view, zeros),
         _picture("q in the blocks", stream_charts.q, view, "Of what φ reads; dashed: q*."),
         _picture("Correlation of two inputs", stream_charts.correlation, view, pairs),
-        _picture("Activation φ", stream_charts.activation, view, "Behind: the Gaussian it is fed."),
+        _picture("Activation φ", stream_charts.activation, view, _fed(view.design)),
     ]
+
+
+def _fed(design: Design) -> str:
+    """What is drawn behind φ, and in which units."""
+    unit = "" if design.through_scale is None else " Both in units of the layer's own root mean square."
+    return f"Behind: the Gaussian it is fed.{unit}"
 
 
 def _pictures(pictures: list[str]) -> str:

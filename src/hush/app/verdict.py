@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hush.theory import Design, FiniteWidth, Phase
-from hush.theory.training_rule import TRAINABLE_ODDS
+from hush.theory import Design, FiniteWidth, Phase, Separations
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, TRAINABLE_ODDS
 
 __all__ = ["Verdict", "judge", "judge_stream"]
 
@@ -17,9 +17,11 @@ class Verdict:
     sentence: str
 
 
-def judge(design: Design, finite: FiniteWidth, phase: Phase | None) -> Verdict:
+def judge(design: Design, finite: FiniteWidth, phase: Phase | None, apart: Separations) -> Verdict:
     """The design's own verdict on the Edge of Chaos (phase None); off it, the phase and the odds decide."""
-    return Verdict(finite.trains, _headline(finite), design.verdict if phase is None else _off_edge(finite, phase))
+    trains = finite.trains and apart.indistinguishable <= INDISTINGUISHABLE_ODDS
+    sentence = design.verdict if phase is None else _off_edge(finite, phase, apart)
+    return Verdict(trains, _headline(finite, trains), sentence)
 
 
 def judge_stream(design: Design) -> Verdict:
@@ -39,15 +41,15 @@ def judge_stream(design: Design) -> Verdict:
     return Verdict(True, headline, design.verdict)
 
 
-def _headline(finite: FiniteWidth) -> str:
+def _headline(finite: FiniteWidth, trains: bool) -> str:
     if finite.explode > TRAINABLE_ODDS:
         return "It will not train: gradients explode."
     if finite.vanish > TRAINABLE_ODDS:
         return "It will not train: gradients vanish."
-    return "It should train."
+    return "It should train." if trains else "It will hardly train: inputs become indistinguishable."
 
 
-def _off_edge(finite: FiniteWidth, phase: Phase) -> str:
+def _off_edge(finite: FiniteWidth, phase: Phase, apart: Separations) -> str:
     if phase.q_star is None or phase.chi1 is None:
         where = "no fixed point attracts q, which runs away"
     elif phase.q_star == 0.0:
@@ -55,4 +57,6 @@ def _off_edge(finite: FiniteWidth, phase: Phase) -> str:
     else:
         where = f"q settles at {phase.q_star:.3g}, where χ₁ = {phase.chi1:.3g} ({phase.regime.value})"
     odds = f"{finite.explode:.0%} of the initialisations explode and {finite.vanish:.0%} vanish"
+    if apart.lost_at_depth is not None:
+        odds += f", and inputs become indistinguishable from layer {apart.lost_at_depth} on"
     return f"Off the Edge of Chaos: {where}; at width {finite.width}, depth {finite.depth}, {odds}."

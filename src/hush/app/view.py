@@ -1,7 +1,7 @@
 """Everything the page shows for a plain chain of layers, as numbers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,23 +14,27 @@ from hush.theory import (
     IMAGE_NORMS,
     Activation,
     Chain,
+    ClipChoice,
     Design,
     FiniteWidth,
     FixedPoints,
     Phase,
+    Separations,
+    choose_clip,
     correlation_fixed_points,
     correlation_map,
     design,
     edge_curve,
     entry_of,
-    largest_safe_clip,
     phase,
+    separations,
     slope_and_curvature_of_clip,
     variance_fixed_points,
     variance_map,
 )
 from hush.theory.chain_run import run_chains
 from hush.theory.chain_summary import summarise
+from hush.theory.design_arguments import RELATIVE_CLIP
 
 __all__ = ["SafeClip", "View", "compute_view"]
 
@@ -41,10 +45,12 @@ _COBWEB_STEPS = 40
 
 @dataclass(frozen=True)
 class SafeClip:
-    """The largest safe clip at q* = 1, or why there is none."""
+    """The clip that `hush.design` would choose, or why there is none; whether neither failure mode is beyond the
+    rule there. Of a relative activation the usual one."""
 
     value: float | None
     reason: str = ""
+    is_safe: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ class View:
         silhouette: φ.
         slope_of_clip, curvature_of_clip: V′ and V″ on the Edge of Chaos against m; None without a clip.
         edge: σ_w and σ_b along the Edge of Chaos.
-        safe_clip: the largest safe clip here, None without a clip.
+        safe_clip: the clip that `hush.design` would choose here, None without a clip.
+        separations: how far apart two inputs stay.
     """
 
     settings: Settings
@@ -83,6 +90,7 @@ class View:
     curvature_of_clip: Curve | None
     edge: Curve
     safe_clip: SafeClip | None
+    separations: Separations
 
     @property
     def q_reached(self) -> float | None:
@@ -110,14 +118,21 @@ def compute_view(settings: Settings) -> View:
     # On the Edge of Chaos this is the block of the design, whose chains have run already and are kept.
     chains = run_chains(block, settings.width, settings.depth, made.input_variance, IMAGE_NORMS)
     finite = summarise(settings.width, *chains)
+    apart = separations(
+        block,
+        settings.width,
+        settings.depth,
+        q_start=made.input_variance,
+        q_star=made.q_star if settings.on_edge else None,
+    )
     where = None if settings.on_edge else phase(phi, sigma_w, sigma_b, q_start=made.input_variance)
     reached = made.q_star if where is None else where.q_star
     points = _fixed_points(made, sigma_w, sigma_b, settings.on_edge)
     cobweb = _cobweb(phi, sigma_w, sigma_b, settings.start * made.q_star)
     variance, logarithmic = _variance(phi, sigma_w, sigma_b, points, made.q_star)
     alive = reached is not None and reached > 0.0
-    slopes = _clip_curves(settings.activation, made.threshold / math.sqrt(made.q_star)) if settings.is_clipped else None
-    unit = math.sqrt(made.q_star)
+    unit = entry_of(settings.activation).unit(made.q_star)
+    slopes = _clip_curves(settings.activation, made.threshold / unit) if settings.is_clipped else None
     return View(
         settings=settings,
         design=made,
@@ -126,7 +141,7 @@ def compute_view(settings: Settings) -> View:
         phase=where,
         fixed_points=points,
         finite=finite,
-        verdict=judge(made, finite, where),
+        verdict=judge(made, finite, where, apart),
         variance=variance,
         cobweb=cobweb,
         logarithmic=logarithmic,
@@ -137,25 +152,30 @@ def compute_view(settings: Settings) -> View:
         curvature_of_clip=None if slopes is None else Curve(unit * slopes[0], slopes[2] / made.q_star),
         edge=_edge(phi, made.q_star),
         safe_clip=safe,
+        separations=apart,
     )
 
 
 def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: float) -> SafeClip | None:
-    """The largest safe clip, or the sentence why there is none; None for an activation without a clip."""
+    """The clip to choose, or the sentence why there is none; None for an activation without a clip."""
     if not entry_of(activation).clipped:
         return None
+    if entry_of(activation).relative:
+        # Nothing needs a clip to be safe there; this is what `design` takes.
+        return SafeClip(RELATIVE_CLIP)
     # Scale is free: one search serves all q*.
     unit = _unit_safe_clip(activation, sparsity, width, depth)
-    return unit if unit.value is None else SafeClip(math.sqrt(q_star) * unit.value)
+    return unit if unit.value is None else replace(unit, value=math.sqrt(q_star) * unit.value)
 
 
 # A search takes most of a redraw, and moving the clip, σ or q* does not change its result.
 @lru_cache(maxsize=512)
 def _unit_safe_clip(activation: str, sparsity: float, width: int, depth: int) -> SafeClip:
     try:
-        return SafeClip(largest_safe_clip(activation, sparsity, width, depth))
+        found: ClipChoice = choose_clip(activation, sparsity, width, depth)
     except ValueError as error:
         return SafeClip(None, str(error))
+    return SafeClip(found.clip, is_safe=found.safe)
 
 
 def _design(settings: Settings, safe: SafeClip | None) -> Design:
@@ -168,9 +188,9 @@ def _design(settings: Settings, safe: SafeClip | None) -> Design:
             choice["clip"] = settings.clip
         elif safe.value is None:
             raise ValueError(safe.reason)
-        else:
-            # What `design` would find by itself, found already.
+        elif not settings.on_edge:
             choice["clip"] = safe.value
+        # On the Edge of Chaos `design` chooses by itself, which it has just done and kept.
     return design(settings.activation, settings.sparsity, q_star=settings.q_star, **choice)
 
 

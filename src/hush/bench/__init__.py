@@ -4,7 +4,7 @@ from .arguments import check_arguments
 from .machine_limits import Machine, machine
 from .measurement import OURS, Measurement, Setting
 from .peers import INFERENCE, TRAINING
-from .random_networks import depth_for, random_network, sparsity_of
+from .random_networks import depth_for, random_network, random_residual, sparsity_of
 from .suites import inference, layer, training
 from .trained_network import train_network
 
@@ -21,6 +21,7 @@ __all__ = [
     "layer",
     "machine",
     "random_network",
+    "random_residual",
     "sparsity_of",
     "train_network",
     "training",

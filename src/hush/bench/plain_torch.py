@@ -13,6 +13,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from hush.nn.models.residual_mlps import OneMatrixBlock
+
 __all__ = ["Clamp", "in_plain_torch"]
 
 
@@ -33,7 +35,17 @@ def in_plain_torch(model: nn.Sequential) -> nn.Sequential:
     Raises:
         ValueError: if an activation is not one.
     """
-    return nn.Sequential(*(copy.deepcopy(m) if isinstance(m, nn.Linear) else _clamp_of(m) for m in model))
+    return nn.Sequential(*(_plain(m) for m in model))
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    if isinstance(module, nn.Linear):
+        return copy.deepcopy(module)
+    if isinstance(module, OneMatrixBlock):  # a norm, a Linear and a sum: all but its activation is plain torch
+        twin = copy.deepcopy(module)
+        twin.phi = _clamp_of(module.phi)
+        return twin
+    return _clamp_of(module)
 
 
 @torch.no_grad()

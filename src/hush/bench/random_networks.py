@@ -1,15 +1,23 @@
-"""The network under test: depth × (CReLU → Linear), as `hush.design` has it for a given sparsity."""
+"""The networks under test: depth × (CReLU → Linear), as `hush.design` has it for a given sparsity, and depth residual
+blocks of one matrix each."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from statistics import NormalDist
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from hush.nn import CReLU
+from hush.nn.models.residual_mlps import OneMatrixBlock
 from hush.theory import Design, design
 
-__all__ = ["depth_for", "plan_for", "random_network", "sparsity_of"]
+__all__ = ["Arch", "activations_read", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
+
+Arch = Literal["chain", "residual"]
 
 
 def depth_for(width: int) -> int:
@@ -36,6 +44,38 @@ def random_network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn
             linear.bias.normal_(0, plan.sigma_b, generator=generator)
         layers += [plan.module(), linear]
     return nn.Sequential(*layers)
+
+
+def random_residual(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
+    """Blocks x ← x + β W φ(LayerNorm(x)) + β b whose branches have variance 1, with β = 1/√depth.
+
+    LayerNorm, because every runtime has it as one operation. Behind it units are nearly Gaussian, so the threshold is
+    the quantile of the sparsity.
+    """
+    plan_for(sparsity)
+    generator = torch.Generator().manual_seed(seed)
+    threshold = NormalDist().inv_cdf(sparsity)
+    sample = torch.randn(100_000, generator=generator)
+    blocks = []
+    for _ in range(depth):
+        phi, linear = CReLU(threshold, 2.0), nn.Linear(width, width)
+        with torch.no_grad():
+            second_moment = float(phi(sample).square().mean())
+            linear.weight.normal_(0, 1 / math.sqrt(width * second_moment), generator=generator)
+            linear.bias.normal_(0, 0.1, generator=generator)
+        blocks.append(OneMatrixBlock(nn.LayerNorm(width), phi, linear, 1 / math.sqrt(depth)))
+    return nn.Sequential(*blocks)
+
+
+@torch.no_grad()
+def activations_read(model: nn.Sequential, x: Tensor) -> Iterator[Tensor]:
+    """What each Linear of the network reads, in order."""
+    for module in model:
+        if isinstance(module, OneMatrixBlock):
+            yield module.phi(module.norm(x))
+        elif isinstance(module, nn.Linear):
+            yield x
+        x = module(x)
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ from .verification import tolerance
 __all__ = ["header_lines", "line_of", "setting_lines"]
 
 _NETWORK = "depth × (CReLU → Linear) on the Edge of Chaos with V′(q*) = 0.7"
+_RESIDUAL = "depth residual blocks x + β(W CReLU(LayerNorm(x)) + b), β = 1/√depth"
 _TIMED = {
     "inference": f"a forward pass without gradients through {_NETWORK}",
     "training": f"a full step of SGD (zero_grad, forward, backward, update) of {_NETWORK}",
@@ -28,12 +29,15 @@ _COLUMNS = (
 )
 
 
-def header_lines(work: str, machine: Machine, threads: int, repeats: int, sparsities: Sequence[float]) -> list[str]:
+def header_lines(
+    work: str, machine: Machine, threads: int, repeats: int, sparsities: Sequence[float], arch: str = "chain"
+) -> list[str]:
     """To be read before the numbers."""
+    timed = _TIMED[work].replace(_NETWORK, _RESIDUAL) if arch == "residual" else _TIMED[work]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     shares = ", ".join(f"{s:g}" for s in sparsities)
     return [
-        f"hush bench {work}: {_TIMED[work]}, at sparsity {shares}.",
+        f"hush bench {work}: {timed}, at sparsity {shares}.",
         f"Machine: {machine}; {threads} threads. hush {__version__}, torch {torch.__version__}, {today}.",
         f"ms      median of {repeats} turns and their interquartile range; the peers take turns in one process.",
         "×best   time of the fastest peer with weights of the same precision over this one: above 1 is faster than it.",

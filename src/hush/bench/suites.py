@@ -19,7 +19,7 @@ from .peers import (
     output_reference,
     training_peers,
 )
-from .random_networks import depth_for, random_network, sparsity_of
+from .random_networks import Arch, activations_read, depth_for, random_network, random_residual, sparsity_of
 from .timing import Timed, compare
 from .verification import verify
 
@@ -57,17 +57,20 @@ def inference(
     adaptive: bool = True,
     model: nn.Sequential | None = None,
     samples: Tensor | None = None,
+    arch: Arch = "chain",
 ) -> tuple[list[Measurement], list[str]]:
     """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
-    With `model` (as `train_network` makes it) and `samples`, masks are those of a trained network.
+    With arch="residual" the network is `random_residual`, which torch_csr cannot run. With `model` (as `train_network`
+    makes it) and `samples`, masks are those of a trained network.
 
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
-    made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples)
-    found, absent = inference_peers(made.model, made.inputs, threads, set(peers), adaptive)
+    made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
+    wanted = set(peers) - ({"torch_csr"} if arch == "residual" else set())
+    found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive)
     return made.compare(found, output_reference(made.model, made.inputs[0]), repeats, 2), absent
 
 
@@ -83,10 +86,11 @@ def training(
     model: nn.Sequential | None = None,
     samples: Tensor | None = None,
     work: str = "training",
+    arch: Arch = "chain",
 ) -> tuple[list[Measurement], list[str]]:
     """A full SGD step: zero_grad, forward, backward, update; as `inference`."""
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
-    made = _prepare(work, width, depth, batch, sparsity, threads, model, samples)
+    made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
     found = training_peers(made.model, made.inputs, set(peers), adaptive)
     return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats, 6), []
 
@@ -113,13 +117,14 @@ def _prepare(
     threads: int,
     model: nn.Sequential | None,
     samples: Tensor | None,
+    arch: Arch,
 ) -> _Prepared:
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))
     if model is None or samples is None:
         depth = depth_for(width) if depth is None else depth
-        model = random_network(width, depth, sparsity)
+        model = (random_residual if arch == "residual" else random_network)(width, depth, sparsity)
         inputs = [torch.randn(batch, width, generator=generator) for _ in range(count)]
     else:
         linears = [m for m in model if isinstance(m, nn.Linear)]
@@ -131,11 +136,8 @@ def _prepare(
     return _Prepared(setting, model, inputs, _active_weights(model, inputs[0]))
 
 
-@torch.no_grad()
 def _active_weights(model: nn.Sequential, x: Tensor) -> float:
-    total = 0.0
-    for module in model:
-        if isinstance(module, nn.Linear):
-            total += float((x != 0).sum()) * module.out_features
-        x = module(x)
-    return total
+    """Each active unit of a layer meets as many weights as the layer has outputs."""
+    outputs = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
+    read = activations_read(model, x)
+    return sum(float(torch.count_nonzero(h)) * n for h, n in zip(read, outputs, strict=True))

@@ -23,6 +23,8 @@ bench_app = typer.Typer(
 
 `hush bench training --batch 16 --batch 64 --batch 128 --batch 512`
 
+`hush bench training --arch residual --depth 60 --sparsity 0.95 --batch 128`
+
 `hush bench inference --masks trained --data FOLDER_WITH_MNIST`
 
 `hush bench layer --width 1024 --sparsity 0.5 --sparsity 0.7 --sparsity 0.9 --plot speed.png`
@@ -39,6 +41,7 @@ Peers = Annotated[list[str] | None, typer.Option("--peer", help="Only this peer;
 Always = Annotated[bool, typer.Option("--always", help="Sparse even where the crossover says dense.")]
 Masks = Annotated[str, typer.Option(help="random: drawn weights; trained: a network trained on digits or --data.")]
 Data = Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for --masks trained.")]
+Arch = Annotated[str, typer.Option(help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
 
@@ -58,10 +61,11 @@ def _network_command(work: str, batches: list[int], turns: int, help_text: str) 
         masks: Masks = "random",
         data: Data = None,
         always: Always = False,
+        arch: Arch = "chain",
         as_json: AsJson = False,
         plot: Plot = None,
     ) -> None:
-        options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always}
+        options = {"depth": depth, "threads": threads, "repeats": repeats, "adaptive": not always, "arch": arch}
         _run(work, sparsity, width, batch, peer, masks, data, as_json, plot, options)
 
 
@@ -120,6 +124,11 @@ def _run(
 ) -> None:
     if masks not in ("random", "trained"):
         raise ValueError(f"--masks is random or trained, got {masks!r}.")
+    arch = options.get("arch", "chain")
+    if arch not in ("chain", "residual"):
+        raise ValueError(f"--arch is chain or residual, got {arch!r}.")
+    if arch != "chain" and masks != "random":
+        raise ValueError(f"--arch {arch} goes with --masks random.")
     if data is not None and masks != "trained":
         raise ValueError("--data goes with --masks trained.")
     if data is not None and not data.is_dir():
@@ -131,7 +140,7 @@ def _run(
 
     threads, repeats = options["threads"], options["repeats"]
     bench.check_arguments(work, widths, options.get("depth"), batches, sparsities, threads, repeats, peers)
-    for line in header_lines(work, bench.machine(threads), threads, repeats, sparsities):
+    for line in header_lines(work, bench.machine(threads), threads, repeats, sparsities, arch):
         _say(line)
     if peers is not None:
         options["peers"] = peers

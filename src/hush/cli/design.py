@@ -30,12 +30,20 @@ def design_command(
         str, typer.Option(help=f"Of a residual block's branch: a number, {', '.join(BRANCH_SCALES)}.")
     ] = "1/sqrt(depth)",
     hidden: Annotated[int | None, typer.Option(help="Hidden units of a feed-forward block; 4 × width.")] = None,
+    through_scale: Annotated[
+        bool | None,
+        typer.Option(
+            "--through-scale/--constant-scale",
+            help="Of the relative activations: the gradient goes through rms(h), as it does by default, or not.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Choose τ, m, σ_w and σ_b for a sparsity, and say whether the network will train.
 
-    With --width and --depth the clip is the largest safe one; with --v-prime or --clip, that one is judged. With
-    --block the network is a residual one: x ← x + βWφ(n(x)) (residual), x ← x + βW₂φ(W₁n(x)) (feedforward), or gated.
+    With --width and --depth the clip is chosen between two ways to fail, gradients that explode and inputs that become
+    indistinguishable; with --v-prime or --clip, that one is judged. With --block the network is a
+    residual one: x ← x + βWφ(n(x)) (residual), x ← x + βW₂φ(W₁n(x)) (feedforward), or gated.
 
     Examples:
 
@@ -46,6 +54,8 @@ def design_command(
     hush design shifted_relu --sparsity 0.7 --width 300 --depth 100 --json
 
     hush design crelu --sparsity 0.95 --width 300 --depth 30 --block feedforward --norm rms --hidden 1200
+
+    hush design relative_crelu --sparsity 0.95 --width 300 --depth 100
     """
     result = make_design(
         activation,
@@ -62,6 +72,7 @@ def design_command(
         post_norm=post_norm,
         branch_scale=_number_or_rule(branch_scale),
         hidden=hidden,
+        through_scale=through_scale,
     )
     if as_json:
         typer.echo(result.to_json())

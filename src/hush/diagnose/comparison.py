@@ -139,6 +139,7 @@ def _of_chain(
         coverage=prediction.bands.coverage,
         no_prediction="",
         verdict=write_verdict(rows, prediction, explode, vanish, design),
+        predicted_indistinguishable=None if prediction.apart is None else prediction.apart.expected.indistinguishable,
     )
 
 

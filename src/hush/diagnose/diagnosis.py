@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hush.diagnose.layer_table import format_layers, format_stream
-from hush.theory.training_rule import TRAINABLE_ODDS, BlockVerdict
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, TRAINABLE_ODDS, BlockVerdict
 
 if TYPE_CHECKING:
     import pandas
@@ -113,6 +113,8 @@ class Diagnosis:
         block_verdict: what the rule for networks of blocks says; None for a plain chain, which has its own.
         restarts: functions for which there is no rule, and where: behind each, the prediction starts again from what
             was measured there.
+        predicted_indistinguishable: of a plain chain, the share of pairs of such inputs that networks of its kind
+            cannot tell apart behind their last layer; None for any other model, or a single input.
         batch_statistics: whether BatchNorm took the statistics of each chunk, as in training.
     """
 
@@ -131,6 +133,7 @@ class Diagnosis:
     block_verdict: BlockVerdict | None = None
     restarts: tuple[str, ...] = ()
     batch_statistics: bool = False
+    predicted_indistinguishable: float | None = None
 
     @property
     def first_outside(self) -> Layer | None:
@@ -145,7 +148,8 @@ class Diagnosis:
     @property
     def trains(self) -> bool | None:
         """The calibrated rule of `hush.theory` on what was measured: for a plain chain that at most one input in ten
-        goes astray, for any other model `hush.theory.training_rule.judge_blocks`.
+        goes astray and by theory at most every other pair of inputs is lost, for any other model
+        `hush.theory.training_rule.judge_blocks`.
 
         None where neither speaks: no prediction, or a single input, of which no correlation is known.
         """
@@ -154,7 +158,11 @@ class Diagnosis:
         if self.layers[0].dead_predicted is None:
             # The rule for chains is for what the theory of chains has spoken of.
             return None
-        return None if self.no_prediction else max(self.explode, self.vanish) <= TRAINABLE_ODDS
+        if self.no_prediction:
+            return None
+        lost = self.predicted_indistinguishable
+        told_apart = lost is None or lost <= INDISTINGUISHABLE_ODDS
+        return max(self.explode, self.vanish) <= TRAINABLE_ODDS and told_apart
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: what is not finite becomes None."""

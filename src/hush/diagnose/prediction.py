@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.diagnose.measure import Measured
+from hush.diagnose.telling_apart import ToldApart, tell_apart
 from hush.nn.flow import INPUT, Flow
 from hush.nn.structure import activation_functions, obstacles
 from hush.nn.weights import fan_in
@@ -24,6 +25,7 @@ class Prediction:
     Attributes:
         block: what the model repeats; its positions are the fewest that a channel has in any layer, 1 in an MLP.
         q_start: the mean variance of the first layer over the inputs.
+        apart: how far apart these inputs stay; None for a single one.
         note: what else there is to say of the bands, in sentences.
     """
 
@@ -32,6 +34,7 @@ class Prediction:
     correlation: Band | None
     dead: tuple[float, ...]
     q_start: float
+    apart: ToldApart | None
     note: str
 
 
@@ -65,6 +68,9 @@ def predict(
         correlation=correlation,
         dead=tuple(float(v) for v in dead),
         q_start=start,
+        apart=tell_apart(
+            measured, block, width, start, norms, expected.q.median[-1] if design is None else design.q_star
+        ),
         note=_note(layers, hidden, block, design),
     )
 

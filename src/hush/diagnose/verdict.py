@@ -12,9 +12,14 @@ __all__ = ["describe_measured", "write_verdict"]
 
 
 def write_verdict(
-    layers: tuple[Layer, ...], prediction: Prediction, explode: float, vanish: float, design: Design | None
+    layers: tuple[Layer, ...],
+    prediction: Prediction,
+    explode: float,
+    vanish: float,
+    design: Design | None,
 ) -> str:
-    """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient, and what follows from it."""
+    """Of a chain: where q goes, how sparse the layers are, what becomes of the gradient and of the difference between
+    inputs, and what follows from it."""
     outside = next((layer for layer in layers if layer.leaves_band), None)
     sentences = [
         f"{_variance(layers, outside)}; {_sparsity(layers)}, {_mean(prediction.bands.sparsity.median):.3f} expected.",
@@ -68,13 +73,25 @@ def _growth(layers: tuple[Layer, ...]) -> str:
 
 
 def _outlook(
-    prediction: Prediction, outside: Layer | None, explode: float, vanish: float, design: Design | None
+    prediction: Prediction,
+    outside: Layer | None,
+    explode: float,
+    vanish: float,
+    design: Design | None,
 ) -> str:
     text = f"The {_shares(explode, vanish)}"
     if explode > TRAINABLE_ODDS:
         return f"{text}: it will not train."
     if vanish > TRAINABLE_ODDS:
         return f"{text}: the first layers will hardly learn."
+    apart = prediction.apart
+    if apart is not None and apart.indistinguishable:
+        expected = apart.expected
+        return (
+            f"{text}; in networks of this kind inputs become indistinguishable from layer {expected.lost_at_depth} on: "
+            f"two of these end at 1 − ρ = {expected.at_end:.1e}, {apart.measured:.1e} as measured, and need "
+            f"{expected.bounds[-1]:.1e}: it will hardly train."
+        )
     if outside is None:
         return f"{text}: it should train."
     text += ": it should train; but it does not follow the theory"

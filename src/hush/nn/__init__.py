@@ -10,8 +10,10 @@ from hush.nn.linear_start import LinearStart, linear_start_
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.relative import RelativeCReLU, RelativeCST, RelativeReLU, RelativeSoftThreshold
+from hush.nn.sparsifying import OutputChange, SparsifiedLayer, SparsifyReport, sparsify
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.nn.swapping import swap_activations
+from hush.nn.thresholded_forms import ThresholdedGELU, ThresholdedSiLU
 
 __all__ = [
     "CST",
@@ -28,6 +30,7 @@ __all__ = [
     "LeftActivation",
     "LeftAlone",
     "LinearStart",
+    "OutputChange",
     "Ramp",
     "Recognised",
     "RelativeCReLU",
@@ -38,8 +41,12 @@ __all__ = [
     "ResidualMLP",
     "ShiftedReLU",
     "SoftThreshold",
+    "SparsifiedLayer",
+    "SparsifyReport",
     "SwapReport",
     "Swapped",
+    "ThresholdedGELU",
+    "ThresholdedSiLU",
     "act_layer",
     "center_gradients",
     "checkpoint",
@@ -56,5 +63,6 @@ __all__ = [
     "recognise",
     "residual_mlp",
     "resnet",
+    "sparsify",
     "swap_activations",
 ]

@@ -98,7 +98,7 @@ def linear_start_(
             if linear is not linears[-1]:
                 _make_orthogonal(linear, x, most, _mostly_active(activations[len(active)], linear(x)))
             h = linear(x)
-        linears[-1].bias -= h.mean(0)
+        linears[-1].bias.sub_(h.mean(0))
     return LinearStart(share, tuple(active), tuple(spread))
 
 
@@ -111,7 +111,7 @@ def _draw_first(linear: nn.Linear, x: Tensor, q: float, share: float, generator:
         raise ValueError(f"the inputs differ by a variance of {varied:g} behind the first layer; they must differ.")
     linear.weight *= math.sqrt(share * q / varied)
     linear.bias.normal_(0.0, math.sqrt((1.0 - share) * q), generator=generator)
-    linear.bias -= linear.weight @ mean
+    linear.bias.sub_(linear.weight @ mean)
     return linear(x)  # type: ignore[no-any-return]
 
 

@@ -8,13 +8,17 @@ from .converter import accelerate, decelerate, report
 from .cpu import engine_calls, isa
 from .functional import act_linear, chain
 from .fused_step import fused_backward, step
+from .residual_block import Norm, ResidualBlock
+from .residual_functional import residual_chain
 
 __all__ = [
     "Activation",
     "Backend",
     "Kind",
+    "Norm",
     "Program",
     "Report",
+    "ResidualBlock",
     "accelerate",
     "act_linear",
     "activation_of",
@@ -26,5 +30,6 @@ __all__ = [
     "isa",
     "register_backend",
     "report",
+    "residual_chain",
     "step",
 ]

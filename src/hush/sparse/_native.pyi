@@ -46,6 +46,39 @@ class Chain:
         row_gradients: bool,
     ) -> None: ...
 
+class Residual:
+    row_major: bool
+    def add(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        kind: int,
+        threshold: float,
+        clip: float,
+        norm: int,
+        eps: float,
+        gain: Tensor | None,
+        shift: Tensor | None,
+        scale: float,
+        learned_scale: Tensor | None,
+    ) -> None: ...
+    def turned(self, threads: int) -> Residual: ...
+    def forward(self, h: Tensor, out: Tensor, threads: int) -> tuple[Any, int]: ...
+    def infer_at(self, h: int, h_stride: int, batch: int, out: int, out_stride: int, threads: int) -> int: ...
+    def first_activations(self, saved: Tensor, out: Tensor) -> None: ...
+    def backward(
+        self,
+        saved: Tensor,
+        grad_out: Tensor,
+        grad_h: Tensor | None,
+        threads: int,
+        wants: list[int],
+        optimizers: list[Optimizer],
+        groups: list[int],
+        addresses: list[int],
+        row_gradients: bool,
+    ) -> None: ...
+
 def unchanged(
     dicts: list[Any],
     keys: list[str],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import nn
 
+from hush.nn.relative import Relative
+
+from .block_reader import looks_residual, read_block
 from .cpu import isa
-from .modules import has_own_forward, is_sparse_linear, is_sparse_sequential, stretches_of
+from .modules import stretches_of
+from .own_forwards import has_own_forward, is_quiet, is_sparse_linear, is_sparse_sequential
 
 __all__ = ["Report", "make_report"]
 
@@ -21,12 +26,14 @@ class Report:
     Attributes:
         taken: the Linears of each fused stretch, in order.
         alone: the other Linears: each leaves out the zeros of its own input.
-        left: (name, reason) of the layers with weights that stay with torch.
+        left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
+        apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
     """
 
     taken: tuple[tuple[str, ...], ...]
     alone: tuple[str, ...]
     left: tuple[tuple[str, str], ...]
+    apart: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         layers = sum(len(names) for names in self.taken)
@@ -34,6 +41,9 @@ class Report:
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
         lines += [f"  alone  {name}: leaves out the zeros of its own input" for name in self.alone]
+        lines += [
+            f"  apart  {name}: its forward {reason}, so its modules run one by one" for name, reason in self.apart
+        ]
         lines += [f"  left   {name}: {reason}" for name, reason in self.left]
         return "\n".join(lines)
 
@@ -46,16 +56,29 @@ def make_report(model: nn.Module) -> Report:
         if is_sparse_sequential(module)
         for stretch in stretches_of(module)  # type: ignore[arg-type]
     ]
+    # The branch of a fused block may be a Sequential with a stretch of its own, for whoever calls it alone.
+    taken = [names_of for names_of in taken if not any(set(names_of) < set(other) for other in taken)]
     fused = {name for stretch in taken for name in stretch}
     alone = [names[id(m)] for m in model.modules() if is_sparse_linear(m) and names[id(m)] not in fused]
     left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
-    return Report(tuple(taken), tuple(alone), tuple(left))
+    return Report(tuple(taken), tuple(alone), tuple(left), tuple(_apart(model, names)))
+
+
+def _apart(model: nn.Module, names: dict[int, str]) -> Iterator[tuple[str, str]]:
+    for container in model.modules():
+        for child in container.children() if type(container) is nn.Sequential else ():
+            if looks_residual(child):
+                found = read_block(child) if is_quiet(child) else "is listened to, or has been replaced"
+                if isinstance(found, str):
+                    yield names[id(child)], found
 
 
 def _why_left(module: nn.Module) -> str | None:
     kind = type(module).__name__
     if is_sparse_linear(module):
         return None
+    if isinstance(module, Relative):
+        return f"{kind}: the size of each sample's layer is measured by torch; a Linear behind it leaves out its zeros"
     if isinstance(module, _CONVOLUTIONS):
         return f"{kind}: convolutions run on torch"
     if isinstance(module, nn.MultiheadAttention):

@@ -7,14 +7,15 @@ is `hush.sparse.cpu`; a GPU's would be registered here and nobody else would not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from .activation import Activation
+from .residual_block import ResidualBlock
 from .step_plan import StepPlan
 
-__all__ = ["Backend", "Forward", "Program", "backend_for", "register_backend"]
+__all__ = ["Backend", "Forward", "Program", "ResidualBackend", "backend_for", "register_backend"]
 
 
 class Forward(NamedTuple):
@@ -37,7 +38,7 @@ class Program(Protocol):
     def forward(self, h: Tensor) -> Forward: ...
 
     def first_activations(self, saved: Tensor, batch: int) -> Tensor:
-        """φ₁(h), dense, from what was saved."""
+        """φ₁(h), dense, from what was saved; of a residual chain x itself, whose norm and φ come after it."""
 
     def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
         """The mean over the batch of each layer's φ(h), from what was saved."""
@@ -58,6 +59,16 @@ class Backend(Protocol):
     def compile(
         self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
     ) -> Program: ...
+
+
+@runtime_checkable
+class ResidualBackend(Backend, Protocol):
+    """One that runs residual chains too; without it torch does."""
+
+    def takes_blocks(self, blocks: Sequence[ResidualBlock], training: bool) -> bool:
+        """Whether these blocks can be run, and trained."""
+
+    def compile_residual(self, blocks: Sequence[ResidualBlock]) -> Program: ...
 
 
 _backends: dict[str, Backend] = {}

@@ -15,9 +15,12 @@ from torch import nn
 
 from . import crossover, fused_step
 from .acceleration_report import Report, make_report
+from .block_reader import looks_residual
 from .layout import on_large_pages, storage_address
-from .modules import accelerate_module, decelerate_module, has_own_forward, is_sparse_linear
+from .modules import accelerate_module, decelerate_module
+from .own_forwards import has_own_forward, is_sparse_linear
 from .settings import Layout, Settings
+from .straight_line import is_straight_line
 
 __all__ = ["accelerate", "decelerate", "report"]
 
@@ -114,7 +117,8 @@ def _check(
 
 
 def _has_linear(container: nn.Sequential) -> bool:
-    return any(is_sparse_linear(child) for child in container.children())
+    """Or a residual block, perhaps one that cannot be fused at this moment."""
+    return any(is_sparse_linear(c) or (looks_residual(c) and is_straight_line(c)) for c in container.children())
 
 
 def _linears(model: nn.Module) -> list[nn.Linear]:

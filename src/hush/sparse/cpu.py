@@ -12,6 +12,7 @@ from . import _native
 from .activation import Activation
 from .backend import Forward, register_backend
 from .layout import is_input_major, is_row_major
+from .residual_block import ResidualBlock
 from .step_plan import StepPlan
 
 __all__ = ["CpuBackend", "CpuProgram", "engine_calls", "isa"]
@@ -45,14 +46,14 @@ def engine_calls() -> int:
 
 
 class CpuProgram:
-    """A native chain over the memory of some parameters."""
+    """A native chain, plain or residual, over the memory of some parameters."""
 
-    def __init__(self, chain: _native.Chain, widths: Sequence[int], row_gradients: bool) -> None:
+    def __init__(self, chain: _native.Chain | _native.Residual, widths: Sequence[int], row_gradients: bool) -> None:
         self.chain, self.row_gradients = chain, row_gradients
         self.widths = list(widths)  # of what each layer reads, and of the output
         self.inputs, self.outputs = self.widths[0], self.widths[-1]
 
-    def _ready(self) -> _native.Chain:
+    def _ready(self) -> _native.Chain | _native.Residual:
         """The chain on input-major weights. Those that lie row by row are copied anew at each call: whatever changed
         them since the last one, it is seen."""
         return self.chain.turned(torch.get_num_threads()) if self.chain.row_major else self.chain
@@ -82,6 +83,7 @@ class CpuProgram:
 
     def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
         out = _empty(sum(self.widths[:-1]))
+        assert isinstance(self.chain, _native.Chain)  # blocks with a hook on their Linear are not fused
         self.chain.mean_inputs(saved, batch, out)
         return list(out.split(self.widths[:-1]))
 
@@ -90,7 +92,7 @@ class CpuProgram:
         grad_h = _empty(grad.shape[0], self.inputs) if want_h else None
         self.chain.backward(
             saved, grad, grad_h, torch.get_num_threads(), plan.wants, plan.rules, plan.groups, plan.addresses,
-            self.row_gradients,
+            self.row_gradients, **({"means": plan.means} if plan.means else {}),
         )  # fmt: skip
         return grad_h
 
@@ -121,8 +123,37 @@ class CpuBackend:
     ) -> CpuProgram:
         chain = _native.Chain()
         for w, b, phi in zip(weights, biases, phis, strict=True):
-            chain.add(w.detach(), None if b is None else b.detach(), int(phi.kind), phi.threshold, phi.clip)
+            chain.add(w.detach(), _detached(b), int(phi.kind), phi.threshold, phi.clip)
         return CpuProgram(chain, [*(w.shape[1] for w in weights), weights[-1].shape[0]], chain.row_major)
+
+    def takes_blocks(self, blocks: Sequence[ResidualBlock], training: bool) -> bool:
+        width = blocks[0].weight.shape[0]
+        return width > 0 and all(self._takes_block(block, width, training) for block in blocks)
+
+    def _takes_block(self, block: ResidualBlock, width: int, training: bool) -> bool:
+        vectors = [t for part, t in block.tensors() if part not in ("weight", "scale")]
+        scales = [t for part, t in block.tensors() if part == "scale"]
+        return (
+            block.weight.shape == (width, width)
+            and self._takes_weight(block.weight, training)
+            and all(_plain(v, torch.float32) and v.is_contiguous() and v.shape == (width,) for v in vectors)
+            and all(_plain(s, torch.float32) and s.numel() == 1 and s.dim() <= 1 for s in scales)
+        )
+
+    def compile_residual(self, blocks: Sequence[ResidualBlock]) -> CpuProgram:
+        chain = _native.Residual()
+        for b in blocks:
+            learned = b.scale.detach().view(1) if isinstance(b.scale, Tensor) else None
+            chain.add(
+                b.weight.detach(), _detached(b.bias), int(b.phi.kind), b.phi.threshold, b.phi.clip, int(b.norm), b.eps,
+                _detached(b.gain), _detached(b.shift), 1.0 if isinstance(b.scale, Tensor) else b.scale, learned,
+            )  # fmt: skip
+        width = blocks[0].weight.shape[0]
+        return CpuProgram(chain, [width] * (len(blocks) + 1), chain.row_major)
+
+
+def _detached(p: Tensor | None) -> Tensor | None:
+    return None if p is None else p.detach()
 
 
 def _plain(p: Tensor, dtype: torch.dtype) -> bool:

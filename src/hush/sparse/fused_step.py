@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from .gradients import Call, StretchFunction
 from .layout import storage_address
-from .step_plan import Part, Rule, StepPlan
+from .step_plan import Rule, StepPlan
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
 
@@ -170,12 +170,10 @@ class _Update:
         taken: set[int] = set()
         if call.program.row_gradients:
             return taken
-        layers = len(call.phis)
         for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True)):
             if id(p) not in self._fusible or memory not in self._read_once:
                 continue
-            part: Part = "weight" if i < layers else "bias"
-            layer = i if i < layers else call.bias_layers[i - layers]
+            layer, part = call.place(i)
             rule, states = self._rule(self._groups[id(p)], self._optimizer.state, p)
             plan.update(layer, part, rule, states)
             taken.add(i)

@@ -29,9 +29,9 @@ from hush.nn.functional import drops_gradient_at_zero
 
 from .activation import Activation
 from .backend import Forward, Program
-from .step_plan import StepPlan
+from .step_plan import Part, StepPlan
 
-__all__ = ["Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
+__all__ = ["Attached", "Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
 _OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
@@ -99,7 +99,8 @@ class Centered(NamedTuple):
 class Call:
     """What a run of a stretch is made of besides tensors that have gradients.
 
-    `parameters` are W₁, …, W_L and then the biases that exist, whose layers `bias_layers` names.
+    `parameters` are W₁, …, W_L and then the biases that exist, whose layers `bias_layers` names. A residual stretch has
+    a Call of its own (`hush.sparse.residual_gradients`).
     """
 
     program: Program
@@ -110,6 +111,50 @@ class Call:
     note: Callable[[int], None] = _ignore  # is told how many units were active
     memories: tuple[int, ...] = ()  # where each parameter lies, which a fused step compares
     centered: tuple[Centered | None, ...] = ()  # layers whose weights' gradients are centred; empty where none is
+
+    @property
+    def kept(self) -> int:
+        """So many parameters, the first ones, are read again in the backward; behind them come the biases."""
+        return len(self.phis)
+
+    def place(self, parameter: int) -> tuple[int, Part]:
+        """The layer of a parameter, and what it is there."""
+        n = len(self.phis)
+        return (parameter, "weight") if parameter < n else (self.bias_layers[parameter - n], "bias")
+
+    def new_plan(self) -> StepPlan:
+        return StepPlan(len(self.phis))
+
+    def with_torch(
+        self,
+        program: Program,
+        edge: Tensor | None,
+        x: Tensor | None,
+        saved: Tensor,
+        parameters: Sequence[Tensor],
+        batch: int,
+    ) -> Tensor:
+        """The output once more by torch's operations, from what was saved, connected to the edge."""
+        weights, biases = self.split(parameters)
+        first = program.first_activations(saved, batch) if x is None else x
+        if edge is not None:
+            slope = self.phis[0].slope(first) if x is None else torch.ones_like(first)
+            first = Attached.apply(edge, first, slope)  # type: ignore[no-untyped-call]
+        means = self._noted_means(program, saved, batch)
+        out = F.linear(first, weights[0], biases[0])
+        out = out if means[0] is None else centered_output(None, out, weights[0], means[0])
+        return dense_chain(out, weights[1:], biases[1:], self.phis[1:], means[1:])
+
+    def _noted_means(self, program: Program, saved: Tensor, batch: int) -> list[Tensor | None]:
+        """The mean inputs of the centred layers, which their hooks note; None for the others."""
+        means: list[Tensor | None] = [None] * len(self.phis)
+        centered = [(i, c) for i, c in enumerate(self.centered) if c is not None]
+        if centered:
+            shared, rows = share_means(program.mean_inputs(saved, batch), batch, centered[0][1].layer.process_group)
+            for i, c in centered:
+                means[i] = shared[i]
+                c.layer.note(c.module, shared[i], rows)
+        return means
 
     def split(self, parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
         """(weights, biases), with None where a layer has no bias."""
@@ -146,7 +191,7 @@ class _Edge(torch.autograd.Function):
         return grads[0]
 
 
-class _Attached(torch.autograd.Function):
+class Attached(torch.autograd.Function):
     """`value` as if it had been computed from the edge, with this slope."""
 
     @staticmethod
@@ -169,7 +214,7 @@ class StretchFunction(torch.autograd.Function):
         result: Forward = call.program.forward(h)
         call.note(result.active)
         ctx.call, ctx.program, ctx.fused = call, result.program, None
-        weights, biases = parameters[: len(call.phis)], parameters[len(call.phis) :]
+        weights, biases = parameters[: call.kept], parameters[call.kept :]
         # autograd refuses a backward after an in-place change of what is saved. So it is for the weights and x, as
         # F.linear has it; biases may change, since nobody needs them again unless for second derivatives.
         ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *weights)
@@ -213,20 +258,19 @@ def gradients_of(
     fused: FusedUpdate | None = None,
 ) -> list[Tensor | None]:
     """∂L/∂h and ∂L/∂parameters, None where not needed or already applied by the owner of a fused step."""
-    n = len(call.phis)
-    plan = StepPlan(n)
+    plan = call.new_plan()
     taken = fused.plan(call, plan, parameters) if fused is not None else set()
     gradients: list[Tensor | None] = [None] * len(parameters)
     for i, p in enumerate(parameters):
         if not needed[1 + i] or i in taken:
             continue
-        if i < n:
+        layer, part = call.place(i)
+        if part == "weight":
             gradient = p.new_empty((p.shape[0], p.shape[1]) if program.row_gradients else (p.shape[1], p.shape[0]))
             gradients[i] = gradient if program.row_gradients else gradient.t()
-            plan.write(i, "weight", gradient)
         else:
             gradients[i] = gradient = p.new_empty(p.shape)
-            plan.write(call.bias_layers[i - n], "bias", gradient)
+        plan.write(layer, part, gradient)
     if call.centered:
         _center(call, program.mean_inputs(saved, grad.shape[0]), grad.shape[0], plan, parameters, needed, taken, fused)
     all_of_it = call.reads_zeros and (call.sight is None or not call.sight.is_free())
@@ -275,24 +319,7 @@ def _with_torch(
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
     """The same gradients as functions that can be differentiated again."""
-    weights, biases = call.split(parameters)
-    first = program.first_activations(saved, grad.shape[0]) if x is None else x
-    if edge is not None:
-        slope = call.phis[0].slope(first) if x is None else torch.ones_like(first)
-        first = _Attached.apply(edge, first, slope)  # type: ignore[no-untyped-call]
-    means: list[Tensor | None] = [None] * len(weights)
-    if call.centered:
-        rows = grad.shape[0]
-        found_means = program.mean_inputs(saved, rows)
-        groups = [c.layer.process_group for c in call.centered if c is not None]
-        shared, rows = share_means(found_means, rows, groups[0])  # type: ignore[assignment]
-        for i, c in enumerate(call.centered):
-            if c is not None:
-                means[i] = shared[i]
-                c.layer.note(c.module, shared[i], rows)
-    out = F.linear(first, weights[0], biases[0])
-    out = out if means[0] is None else centered_output(None, out, weights[0], means[0])
-    out = dense_chain(out, weights[1:], biases[1:], call.phis[1:], means[1:])
+    out = call.with_torch(program, edge, x, saved, parameters, grad.shape[0])
     wanted = [t for t, need in zip((edge, *parameters), needed, strict=True) if need]
     found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
     return [next(found) if need else None for need in needed]

@@ -1,7 +1,8 @@
 """What a backward does with the gradient of each parameter: writes it, applies it, or leaves it out.
 
-The one place that knows how the kernels are told: per layer three bits of what is wanted, the update rules of weight
-and bias, and seven addresses (their gradients, two optimizer states of each, and the mean inputs to centre by).
+The one place that knows how the kernels are told: per layer, for each of its parameters in order, a bit whether it is
+wanted, an update rule, and three addresses (the gradient, then two optimizer states); and where a weight's gradient is
+to be centred, the address of the mean inputs.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from torch import Tensor
 
 from . import _native
 
-__all__ = ["Part", "Rule", "StepPlan"]
+__all__ = ["PARTS", "Part", "Rule", "StepPlan"]
 
-Part = Literal["weight", "bias"]
-_FIRST_STATE = {"weight": 2, "bias": 4}
-_PLACE = {"weight": 0, "bias": 1}
-_MEANS, _ADDRESSES = 6, 7
-_KEEPS_MEAN = 4
+# Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, and β.
+Part = Literal["weight", "bias", "gain", "shift", "scale"]
+PARTS: tuple[Part, ...] = ("weight", "bias", "gain", "shift", "scale")
+_KEEPS_MEAN = 1 << len(PARTS)
 
 
 class Rule(NamedTuple):
@@ -40,10 +40,12 @@ class Rule(NamedTuple):
 class StepPlan:
     """Filled by `write` and `update`, read by a backend. It keeps the tensors it names."""
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, parts: int = 2) -> None:
+        self._parts = parts
         self.wants = [0] * layers
-        self.groups = [0] * (2 * layers)
-        self.addresses = [0] * (_ADDRESSES * layers)
+        self.groups = [0] * (parts * layers)
+        self.addresses = [0] * (3 * parts * layers)
+        self.means: list[int] = []  # one for each layer as soon as one is centred
         self._rules: dict[Rule, int] = {Rule(): 0}
         self._kept: list[Tensor] = []
 
@@ -54,21 +56,27 @@ class StepPlan:
     def write(self, layer: int, part: Part, gradient: Tensor) -> None:
         """The gradient goes into this tensor. An empty one has no address, and nothing to write."""
         if gradient.numel():
-            self.wants[layer] |= 1 << _PLACE[part]
-            self.addresses[_ADDRESSES * layer + _PLACE[part]] = gradient.data_ptr()
+            self.addresses[3 * self._want(layer, part)] = gradient.data_ptr()
             self._kept.append(gradient)
 
     def update(self, layer: int, part: Part, rule: Rule, states: tuple[Tensor, ...]) -> None:
         """The parameter takes a step by this rule, and so do the optimizer's states, which lie as it does."""
-        self.wants[layer] |= 1 << _PLACE[part]
-        self.groups[2 * layer + _PLACE[part]] = self._rules.setdefault(rule, len(self._rules))
+        place = self._want(layer, part)
+        self.groups[place] = self._rules.setdefault(rule, len(self._rules))
         for i, state in enumerate(states):
-            self.addresses[_ADDRESSES * layer + _FIRST_STATE[part] + i] = state.data_ptr()
+            self.addresses[3 * place + 1 + i] = state.data_ptr()
             self._kept.append(state)
+
+    def _want(self, layer: int, part: Part) -> int:
+        """Marks the parameter as wanted; its place among all."""
+        number = PARTS.index(part)
+        self.wants[layer] |= 1 << number
+        return self._parts * layer + number
 
     def center(self, layer: int, mean: Tensor, *, keep_mean: bool) -> None:
         """The weight's gradient is centred by this mean input; with `keep_mean` the bias takes back, b ← b − ΔW ā,
         what the weight's step does to it."""
-        self.addresses[_ADDRESSES * layer + _MEANS] = mean.data_ptr()
+        self.means = self.means or [0] * len(self.wants)
+        self.means[layer] = mean.data_ptr()
         self.wants[layer] |= _KEEPS_MEAN if keep_mean else 0
         self._kept.append(mean)

@@ -23,7 +23,7 @@ from .layout import on_large_pages, storage_address
 from .settings import Settings
 from .witness import Witness
 
-__all__ = ["Stretch"]
+__all__ = ["Prepared", "Stretch", "has_memory"]
 
 _LOOKS = 32  # calls between two looks at the density while a stretch is too dense
 
@@ -38,7 +38,7 @@ class Stretch:
         self.activations, self.linears, self.settings = list(activations), list(linears), settings
         self.density = 0.0  # of the last sparse run
         self._calls = 0
-        self._prepared: _Prepared | None = None
+        self._prepared: Prepared | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy looks at its own modules and their memory.
@@ -63,7 +63,7 @@ class Stretch:
             self._note(active, rows.shape[0] * prepared.units)
         return out if h.dim() == 2 else out.reshape(*h.shape[:-1], prepared.outputs)
 
-    def _call(self, h: Tensor, prepared: _Prepared, batch: int) -> Call:
+    def _call(self, h: Tensor, prepared: Prepared, batch: int) -> Call:
         reads_zeros = not self.activations
         sight = Sight.of(h) if reads_zeros and h.requires_grad else None
         units = batch * prepared.units
@@ -84,19 +84,22 @@ class Stretch:
             return ()
         found = [centered_layer_of(m) if m.training else None for m in self.linears]
         pairs = zip(self.linears, found, strict=True)
-        return tuple(layer and Centered(m, layer) for m, layer in pairs) if any(found) else ()
+        return tuple(None if layer is None else Centered(m, layer) for m, layer in pairs) if any(found) else ()
 
-    def _prepare(self, backend: Backend) -> _Prepared:
+    def _prepare(self, backend: Backend) -> Prepared:
         prepared = self._prepared
         known = prepared is not None and prepared.backend is backend
         if prepared is None or not known or (self.settings.watch and not prepared.witness.holds()):
-            prepared = self._prepared = _Prepared(self.activations, self.linears, self.settings, backend)
+            prepared = self._prepared = self._look(backend)
         return prepared
+
+    def _look(self, backend: Backend) -> Prepared:
+        return Prepared(self.activations, self.linears, self.settings, backend)
 
     def _note(self, active: int, units: int) -> None:
         self.density = active / units if units else 0.0
 
-    def _pays(self, h: Tensor, batch: int, prepared: _Prepared, training: bool) -> bool:
+    def _pays(self, h: Tensor, batch: int, prepared: Prepared, training: bool) -> bool:
         limit = crossover.limit(prepared.widest, batch, training, prepared.turns)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             # Checkpointing runs the same input twice and must meet the same decision, so only the input decides.
@@ -108,15 +111,17 @@ class Stretch:
         return self.density <= limit
 
     @torch.no_grad()
-    def _density_of(self, h: Tensor, prepared: _Prepared) -> float:
+    def _density_of(self, h: Tensor, prepared: Prepared) -> float:
         """Of the first layer, which stands for the stretch."""
         if not h.numel():
             return 0.0
-        x = prepared.phis[0](h.detach()) if self.activations else h
-        return float(torch.count_nonzero(x)) / h.numel()
+        return float(torch.count_nonzero(self._first_activations(h.detach(), prepared))) / h.numel()
+
+    def _first_activations(self, h: Tensor, prepared: Prepared) -> Tensor:
+        return prepared.phis[0](h) if self.activations else h
 
 
-class _Prepared:
+class Prepared:
     """A program over a stretch's parameters as they are now, and the witness that they still are."""
 
     def __init__(
@@ -134,7 +139,7 @@ class _Prepared:
         self.phis: tuple[Activation, ...] = tuple(p for p in found if p is not None)
         self.bias_layers = tuple(i for i, b in enumerate(biases) if b is not None)
         self.parameters = weights + [b for b in biases if b is not None]
-        plain = all(is_plain(p) and _has_memory(p) for p in self.parameters) and len(self.phis) == len(weights)
+        plain = all(is_plain(p) and has_memory(p) for p in self.parameters) and len(self.phis) == len(weights)
         plain = plain and all(w.dim() == 2 for w in weights)
         self.witness = _watch(activations, linears, self.parameters if plain else [], settings.frozen)
         self.infers = plain and backend.takes_parameters(weights, biases, training=False)
@@ -156,7 +161,7 @@ class _Prepared:
         self.turns = self.program.row_gradients
 
 
-def _has_memory(p: Tensor) -> bool:
+def has_memory(p: Tensor) -> bool:
     """Not what a transform of torch.func has left behind: such a wrapper has lost what it wrapped."""
     try:
         p.data_ptr()

@@ -63,7 +63,7 @@ class Witness:
         """The container has the same children in the same order."""
         self.entry(container.__dict__, "_modules")
         self._children.append(container._modules)
-        self._orders.append(list(container._modules.values()))  # type: ignore[arg-type]
+        self._orders.append(list(container._modules.values()))
 
     def module(self, module: nn.Module) -> None:
         """The module keeps its class and its forward, and as many or as few hooks as it has."""

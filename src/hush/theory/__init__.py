@@ -42,6 +42,7 @@ from hush.theory.block import (
     resolve_branch_scale,
 )
 from hush.theory.chain_summary import FiniteWidth, finite_width
+from hush.theory.clip_choice import ClipChoice, choose_clip
 from hush.theory.clip_slope import clip_from_slope, slope_and_curvature_of_clip
 from hush.theory.covariance import covariance_step, propagate_covariance, uniform_covariance
 from hush.theory.dead import dead_units
@@ -55,6 +56,7 @@ from hush.theory.fixed_points import (
     correlation_fixed_points,
     variance_fixed_points,
 )
+from hush.theory.input_correlations import IMAGE_CORRELATIONS, InputCorrelations
 from hush.theory.input_norms import IMAGE_NORMS, InputNorms
 from hush.theory.jacobian_moments import Jacobian, jacobian, spectrum_row
 from hush.theory.layer_bands import Band, Bands, bands
@@ -95,6 +97,7 @@ from hush.theory.positions import (
     run_steps,
 )
 from hush.theory.safe_clip import largest_safe_clip
+from hush.theory.separation_curve import Separations, separations
 from hush.theory.sparsity_threshold import threshold_from_sparsity
 from hush.theory.verdict import Odds
 
@@ -102,6 +105,7 @@ __all__ = [
     "ACTIVATIONS",
     "BRANCH_SCALES",
     "CLIPPED",
+    "IMAGE_CORRELATIONS",
     "IMAGE_NORMS",
     "Activate",
     "Activation",
@@ -113,6 +117,7 @@ __all__ = [
     "Block",
     "Branch",
     "Chain",
+    "ClipChoice",
     "Convolution",
     "Dense",
     "Design",
@@ -126,6 +131,7 @@ __all__ = [
     "Gate",
     "GlobalAverage",
     "Head",
+    "InputCorrelations",
     "InputNorms",
     "Jacobian",
     "Kernel",
@@ -139,6 +145,7 @@ __all__ = [
     "Regime",
     "Relative",
     "Residual",
+    "Separations",
     "Smooth",
     "Stability",
     "Stack",
@@ -150,6 +157,7 @@ __all__ = [
     "activation_names",
     "bands",
     "chi_1",
+    "choose_clip",
     "clip_from_slope",
     "clipped_names",
     "correlation_band",
@@ -187,6 +195,7 @@ __all__ = [
     "relu",
     "resolve_branch_scale",
     "run_steps",
+    "separations",
     "shifted_relu",
     "silu",
     "slope_and_curvature_of_clip",

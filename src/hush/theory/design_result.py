@@ -11,9 +11,12 @@ from hush.theory.block.chain import Chain
 from hush.theory.block.feedforward import FeedForward
 from hush.theory.block.norm import Norm
 from hush.theory.block.residual import Residual
-from hush.theory.design_rows import rows_of_stream
+from hush.theory.design_rows import parameter_rows, rows_of_stream
 from hush.theory.fixed_points import FixedPoint, Stability
-from hush.theory.training_rule import TRAINABLE_ODDS
+from hush.theory.input_correlations import IMAGE_CORRELATIONS, InputCorrelations
+from hush.theory.input_norms import IMAGE_NORMS, InputNorms
+from hush.theory.separation_curve import Separations, separations
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, TRAINABLE_ODDS
 from hush.theory.verdict import Odds
 
 if TYPE_CHECKING:
@@ -25,9 +28,10 @@ __all__ = ["Design", "GainLog10", "input_variance"]
 _UNCLIPPED_INPUT = 0.75
 
 
-def input_variance(q_star: float, threshold: float, clip: float | None) -> float:
+def input_variance(activation: str, q_star: float, threshold: float, clip: float | None) -> float:
     """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
-    return q_star * (_UNCLIPPED_INPUT if clip is None and threshold > 0.0 else 1.0)
+    below_only = clip is None and threshold > 0.0 and not entry_of(activation).relative
+    return q_star * (_UNCLIPPED_INPUT if below_only else 1.0)
 
 
 # The fields that a plain chain has nothing to say in.
@@ -44,7 +48,6 @@ _OF_STREAMS = (
     "sigma_out2",
     "stream_start",
     "stream_end",
-    "separation",
 )
 
 
@@ -77,7 +80,10 @@ class Design:
         sigma_in2, sigma_up2, sigma_out2: of the matrix that feeds φ, of the one beside a gate, and of the one that
             reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
         stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
-        separation: the median of 1 − ρ of two typical inputs behind the last block.
+        separation: the median of 1 − ρ of two inputs behind the last layer or block.
+        lost_at_depth: of a chain, the layer from which on inputs are indistinguishable; None where they are not.
+        through_scale: of a relative activation, whose threshold and clip are in units of the layer's own root mean
+            square, whether the gradient goes through that; None for others.
     """
 
     activation: str
@@ -110,6 +116,8 @@ class Design:
     stream_start: float | None = None
     stream_end: float | None = None
     separation: float | None = None
+    through_scale: bool | None = None
+    lost_at_depth: int | None = None
 
     @property
     def sigma_w(self) -> float:
@@ -125,14 +133,16 @@ class Design:
         stream, that of its start."""
         if self.stream_start is not None:
             return self.stream_start
-        return input_variance(self.q_star, self.threshold, self.clip)
+        return input_variance(self.activation, self.q_star, self.threshold, self.clip)
 
     @property
     def trains(self) -> bool | None:
         """Whether the calibrated rule lets it train; None without a width and depth."""
         if self.odds is None:
             return None
-        return max(self.odds.explode, self.odds.vanish, self.odds.indistinguishable) <= TRAINABLE_ODDS
+        apart = INDISTINGUISHABLE_ODDS if self.block_name == "chain" else TRAINABLE_ODDS
+        astray = max(self.odds.explode, self.odds.vanish)
+        return astray <= TRAINABLE_ODDS and self.odds.indistinguishable <= apart
 
     @property
     def keeps_sparsity(self) -> bool | None:
@@ -142,7 +152,9 @@ class Design:
     def phi(self) -> Activation:
         """The activation as the theory's value object."""
         entry = entry_of(self.activation)
-        return activation(self.activation, self.threshold, self.clip) if entry.designable else entry.construct()
+        if not entry.designable:
+            return entry.construct()
+        return activation(self.activation, self.threshold, self.clip, through_scale=self.through_scale)
 
     def block(self) -> Chain | Residual | FeedForward:
         """The block that it designs, as the theory's object."""
@@ -197,11 +209,15 @@ class Design:
         values = {**asdict(self), "fixed_points": points}
         if self.positions == 1:
             del values["positions"]
+        if self.through_scale is None:
+            del values["through_scale"]
         if self.block_name == "chain":
             for field in _OF_STREAMS:
                 del values[field]
             if values["odds"] is not None:
-                values["odds"] = {"explode": self.odds.explode, "vanish": self.odds.vanish} if self.odds else None
+                del values["odds"]["sparsity_lost"]
+        else:
+            del values["lost_at_depth"]
         return values
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -233,8 +249,7 @@ class Design:
         rows = [
             ("activation", self.activation),
             ("sparsity s", f"{self.sparsity:g}"),
-            ("threshold τ", f"{self.threshold:.6g}"),
-            ("clip m", "none" if self.clip is None else f"{self.clip:.6g}"),
+            *parameter_rows(self),
             ("q*", f"{self.q_star:g}"),
             ("σ_w²", f"{self.sigma_w2:.6g}"),
             ("σ_b²", f"{self.sigma_b2:.6g}"),
@@ -251,8 +266,37 @@ class Design:
                 ("log10 gain, 10/50/90 %", f"{gain.q10:.2f} / {gain.median:.2f} / {gain.q90:.2f}"),
                 ("odds to explode", f"{self.odds.explode:.3g}"),
                 ("odds to vanish", f"{self.odds.vanish:.3g}"),
+                *self._apart(),
             ]
         return rows
+
+    def _apart(self) -> list[tuple[str, str]]:
+        """How far apart inputs stay; not in designs that were written before hush looked."""
+        if self.separation is None or self.odds is None:
+            return []
+        lost = [] if self.lost_at_depth is None else [("indistinguishable from layer", f"{self.lost_at_depth}")]
+        share = ("odds of indistinguishable inputs", f"{self.odds.indistinguishable:.3g}")
+        return [("1 − ρ at the end", f"{self.separation:.3g}"), share, *lost]
+
+    def distinguishability(
+        self, norms: InputNorms = IMAGE_NORMS, correlations: InputCorrelations = IMAGE_CORRELATIONS
+    ) -> Separations:
+        """How far apart two inputs stay, layer by layer, with its finite-width quantiles; of a chain with a width.
+
+        Raises:
+            ValueError: without a width and depth, or for blocks on a residual stream.
+        """
+        if self.width is None or self.depth is None:
+            raise ValueError("how far apart inputs stay depends on width and depth; this design has none.")
+        return separations(
+            self.chain(),
+            self.width,
+            self.depth,
+            q_start=self.input_variance,
+            q_star=self.q_star,
+            norms=norms,
+            correlations=correlations,
+        )
 
     def __str__(self) -> str:
         rows = self.rows()

@@ -7,13 +7,22 @@ from hush.theory.activations.registry import entry_of
 from hush.theory.block.chain import Chain
 from hush.theory.block.norm import Norm
 from hush.theory.chain_run import run_chains
+from hush.theory.clip_choice import choose_clip
 from hush.theory.clip_slope import clip_from_slope
-from hush.theory.design_arguments import checked_clip, given_sparsity, has_clip_to_choose, named_phi
+from hush.theory.design_arguments import (
+    RELATIVE_CLIP,
+    checked_clip,
+    given_sparsity,
+    has_clip_to_choose,
+    named_phi,
+    resolve_through_scale,
+)
 from hush.theory.design_result import Design, GainLog10, input_variance
 from hush.theory.edge import edge_of_chaos
 from hush.theory.fixed_points import FixedPoint, Stability, variance_fixed_points
+from hush.theory.input_correlations import IMAGE_CORRELATIONS, InputCorrelations
 from hush.theory.input_norms import IMAGE_NORMS, InputNorms
-from hush.theory.safe_clip import largest_safe_clip
+from hush.theory.separation_curve import separations
 from hush.theory.sparsity_threshold import threshold_from_sparsity
 from hush.theory.stream_designing import StreamRequest, design_stream
 from hush.theory.training_rule import judge_gains
@@ -35,6 +44,7 @@ def design(
     q_star: float = 1.0,
     odds: float = SAFE_ODDS,
     norms: InputNorms = IMAGE_NORMS,
+    correlations: InputCorrelations = IMAGE_CORRELATIONS,
     positions: int = 1,
     block: str = "chain",
     norm: Norm | None = None,
@@ -42,11 +52,16 @@ def design(
     branch_scale: float | str = "1/sqrt(depth)",
     hidden: int | None = None,
     stream_start: float | None = None,
+    through_scale: bool | None = None,
 ) -> Design:
     """τ, m, σ_w, σ_b on the Edge of Chaos for a target sparsity, and a verdict.
 
-    With width and depth the clip is the largest at which at most `odds` of the initialisations explode; with v_prime
-    or clip, that is used and, given width and depth, judged.
+    With width and depth the clip is the largest at which at most `odds` of the initialisations explode; where that
+    would make inputs indistinguishable it is larger, as far as the rule lets gradients explode, and where no clip is
+    safe the verdict says so. With v_prime or clip, that is used and, given width and depth, judged.
+
+    Of the relative activations, whose threshold and clip are in units of the layer's own root mean square, V is a
+    straight line with a slope below 1 at any clip, so nothing needs a clip to be safe: the clip is 2 unless given.
 
     In a block on a residual stream nothing runs away that a clip could hold: σ_out makes up for what it takes from the
     gradient, so its gain is β² with any clip, and a smaller clip, which adds less to the stream, makes it no safer. The
@@ -55,11 +70,13 @@ def design(
     the middle block.
 
     Arguments:
-        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or one that was registered; without a sparsity one
-            that has no parameters, such as "relu", "gelu", "silu" or "tanh".
+        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or with thresholds relative to the layer's own
+            size "relative_crelu", "relative_cst", "relative_relu", "relative_soft_threshold", or one registered;
+            without a sparsity one that has no parameters, such as "relu", "gelu", "silu" or "tanh".
         sparsity: the share of exact zeros, P(φ = 0) at q*; None for activations without a threshold.
         v_prime: the slope V′(q*) to choose the clip by.
         norms: the spread of |x|²/N over the inputs (default: standardised images).
+        correlations: the spread of the cosine of two inputs (default: standardised images); for chains.
         positions: 1 for an MLP; for a CNN the size of its feature maps, height × width, and width is its channels.
         block: what the network repeats: "chain", h ← Wφ(h) + b; "residual", x ← x + βWφ(n(x)); "feedforward",
             x ← x + βW₂φ(W₁n(x)); "gated", with φ(W₁n(x)) ∘ W_u n(x). Of the last three depth is the number of blocks,
@@ -69,6 +86,8 @@ def design(
         hidden: hidden units of a block of two matrices; 4 × width unless given.
         stream_start: |x|²/N as it enters the first block; 1 unless given, and in a residual block without a norm, where
             q is |x|²/N, what puts q* in the middle.
+        through_scale: of a relative activation, whether the gradient goes through the root mean square (as it does
+            unless False is given) or takes it for a constant.
 
     Raises:
         ValueError: if a value is out of range or arguments contradict each other.
@@ -91,6 +110,7 @@ def design(
             branch_scale=branch_scale,
             hidden=hidden,
             stream_start=stream_start,
+            through_scale=resolve_through_scale(activation, through_scale),
         )
         if v_prime is not None:
             raise ValueError(
@@ -112,22 +132,36 @@ def design(
     else:
         threshold = 0.0
     sparsity = given_sparsity(activation, sparsity, q_star)
+    through_scale = resolve_through_scale(activation, through_scale)
     if (width is None) != (depth is None):
         raise ValueError(f"width and depth go together, got width = {width} and depth = {depth}.")
     if width is not None and depth is not None:
         check_size(width, depth, positions)
+    chosen = None
     if not has_clip_to_choose(activation, v_prime, clip):
         m = None
     elif clip is not None:
         m = checked_clip(activation, clip, q_star)
     elif v_prime is not None:
         m = clip_from_slope(activation, threshold, v_prime, q_star)
+    elif entry_of(activation).relative:
+        m = RELATIVE_CLIP
     elif width is None or depth is None:
         raise ValueError(f"{activation} needs a clip: give width and depth to have it chosen, or v_prime, or clip.")
     else:
-        size = (width, depth, odds)
-        m = largest_safe_clip(activation, sparsity, *size, q_star=q_star, norms=norms, positions=positions)
-    phi = named_phi(activation, threshold, m)
+        chosen = choose_clip(
+            activation,
+            sparsity,
+            width,
+            depth,
+            odds,
+            q_star=q_star,
+            norms=norms,
+            correlations=correlations,
+            positions=positions,
+        )
+        m = chosen.clip
+    phi = named_phi(activation, threshold, m, through_scale)
     sigma_w2, sigma_b2 = edge_of_chaos(phi, q_star)
     chain = Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
     slope, curvature, chi1 = chain.variance_slope(q_star), chain.variance_curvature(q_star), chain.gain(q_star)
@@ -137,12 +171,14 @@ def design(
         )
     points = variance_fixed_points(chain)
     fixed = (FixedPoint(q_star, slope, curvature, Stability.NEUTRAL),) if points.continuum else points.points
-    chance = gain = None
+    chance = gain = apart = None
     if width is not None and depth is not None:
-        start = input_variance(q_star, threshold, m)
+        start = input_variance(activation, q_star, threshold, m)
         outcome = judge_gains(run_chains(chain, width, depth, start, norms)[1])
         levels = outcome.gain_log10
-        gain, chance = GainLog10(levels[0.1], levels[0.5], levels[0.9]), Odds(outcome.explode, outcome.vanish)
+        apart = separations(chain, width, depth, q_start=start, q_star=q_star, norms=norms, correlations=correlations)
+        gain = GainLog10(levels[0.1], levels[0.5], levels[0.9])
+        chance = Odds(outcome.explode, outcome.vanish, apart.indistinguishable)
     return Design(
         activation=activation,
         sparsity=float(sparsity),
@@ -159,6 +195,9 @@ def design(
         depth=depth,
         gain_log10=gain,
         odds=chance,
-        verdict=verdict_on(activation, sparsity, q_star, slope, curvature, fixed, width, depth, chance),
+        verdict=verdict_on(q_star, slope, curvature, fixed, chance, apart, chosen is not None and not chosen.safe),
         positions=positions,
+        through_scale=through_scale,
+        separation=None if apart is None else apart.at_end,
+        lost_at_depth=None if apart is None else apart.lost_at_depth,
     )

@@ -1,10 +1,10 @@
-"""The verdict on a design, in words: the shape of V first, then what it means at this width and depth."""
+"""The verdict on a design for a chain, in words: the shape of V first, then what it means at this width and depth."""
 
 from dataclasses import dataclass
 
-from hush.theory.activations.registry import entry_of
 from hush.theory.fixed_points import FixedPoint, Stability
-from hush.theory.training_rule import TRAINABLE_ODDS
+from hush.theory.separation_curve import Separations
+from hush.theory.training_rule import INDISTINGUISHABLE_ODDS, TRAINABLE_ODDS
 
 __all__ = ["Odds", "in_words", "verdict_on"]
 
@@ -14,9 +14,9 @@ _SOME = 0.05
 
 @dataclass(frozen=True)
 class Odds:
-    """The share of initialisations, each seen from one input, whose gradient explodes or vanishes; and in blocks with a
-    residual stream the share that can no longer tell two typical inputs apart, or whose sparsity leaves the
-    design's."""
+    """The share of initialisations, each seen from one input, whose gradient explodes or vanishes; the share, each seen
+    from two inputs, that can no longer tell them apart; and in blocks with a residual stream the share whose sparsity
+    leaves the design's."""
 
     explode: float
     vanish: float
@@ -25,17 +25,15 @@ class Odds:
 
 
 def verdict_on(
-    activation: str,
-    sparsity: float,
     q_star: float,
     slope: float,
     curvature: float,
     fixed: tuple[FixedPoint, ...],
-    width: int | None,
-    depth: int | None,
     odds: Odds | None,
+    apart: Separations | None,
+    no_clip_is_safe: bool = False,
 ) -> str:
-    """One or two sentences."""
+    """One or two sentences; without a width and depth there are neither odds nor separations."""
     here = f"V′(q*) = {slope:.2f} and V″ = {round(curvature, 2) + 0.0:.2f}"
     others = [p for p in fixed if abs(p.value - q_star) > 1e-6 * q_star and p.stability is Stability.STABLE]
     own = next((p.stability for p in fixed if abs(p.value - q_star) <= 1e-6 * q_star), Stability.UNSTABLE)
@@ -47,23 +45,34 @@ def verdict_on(
         shape = f"{here}: a second stable point at q = {others[-1].value:.2f}"
     else:
         shape = f"{here}: q* = {q_star:g} is stable and the only fixed point"
-    if odds is None:
+    if odds is None or apart is None:
         return f"{shape}. Give width and depth for the odds."
-    share = f"{shape}; at width {width}, depth {depth}, {in_words(odds.explode, 'explode')}"
+    share = f"{shape}; at width {apart.width}, depth {apart.depth}, {in_words(odds.explode, 'explode')}"
     if odds.vanish > 0.01:
         share += f" and {in_words(odds.vanish, 'vanish')}"
     if odds.explode > TRAINABLE_ODDS:
         return f"{share}: it will not train."
     if odds.vanish > TRAINABLE_ODDS:
         return f"{share}: the first layers will hardly learn; take a wider or shallower network."
+    if odds.indistinguishable > INDISTINGUISHABLE_ODDS:
+        share += f"; {_lost(apart)}: it will hardly train"
+        if no_clip_is_safe:
+            return (
+                f"{share}. No clip is safe at this depth: a smaller one brings inputs closer still, and a larger one "
+                f"explodes before it keeps them apart; take a wider or shallower network, or less sparsity."
+            )
+        return f"{share}; take a larger clip, a wider or shallower network, or less sparsity."
     if odds.explode > _SOME:
         return f"{share}: it should train, with some initialisations lost."
-    if entry_of(activation).clipped and sparsity >= 0.85 and slope <= 0.55:
-        return (
-            f"{share}: it should train, but with so low a clip the paper saw slow and unstable training late on, "
-            f"which no property of the initialisation shows."
-        )
     return f"{share}: it should train."
+
+
+def _lost(apart: Separations) -> str:
+    """From which layer on inputs are indistinguishable, and by what figure."""
+    return (
+        f"inputs become indistinguishable from layer {apart.lost_at_depth} on: two of them end at "
+        f"1 − ρ = {apart.at_end:.1e} and need {apart.bounds[-1]:.1e}"
+    )
 
 
 def in_words(odds: float, verb: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from hush.data.catalogue import CATALOGUE
-from hush.theory import Design, activation, activation_names, clipped_names, design
+from hush.theory import Design, activation, activation_names, clipped_names, design, entry_of
 from hush.train.architectures import ARCHITECTURES, Architecture, parse_branch_scale
 from hush.train.dense_activations import dense_names
 from hush.train.recipe import Recipe, recipe_for, steps_of_an_epoch
@@ -98,7 +98,7 @@ class TrainConfig:
     )
     sparsity: float | None = _note("The share of exact zeros; 0.85 unless a threshold is given.", None)
     threshold: float | None = _note("τ, instead of a sparsity.", None)
-    clip: float | None = _note("m; without it and without v_prime the largest safe one.", None)
+    clip: float | None = _note("m; without it and without v_prime as design chooses it.", None)
     v_prime: float | None = _note("Choose the clip by its slope V′(q*).", None)
     q_star: float = _note("The variance q* of the pre-activations.", 1.0)
     depth: int = _note("Hidden layers; residual blocks; layers of a gpt. By default 30; resnet 9, gpt 4.", None)
@@ -228,6 +228,11 @@ class TrainConfig:
             raise ValueError(f"center must be True or False, got {self.center!r}.")
         if self.hold and not self.designed:
             raise ValueError(f"{self.activation} has no threshold to move, so hold = True holds nothing.")
+        if self.hold and entry_of(self.activation).relative:
+            raise ValueError(
+                f"the threshold of {self.activation} is relative to the layer's own size and moves with it already; "
+                f"hold = True is for the others, such as crelu."
+            )
         if not self.designed:
             for name in ("sparsity", "threshold", "clip", "v_prime"):
                 if getattr(self, name) is not None:
@@ -329,13 +334,14 @@ class TrainConfig:
             ValueError: if the text is not one.
         """
         try:
-            values = json.loads(text)
+            values: Any = json.loads(text)
         except ValueError as error:
             raise ValueError(f"this is not a training config: {error}.") from error
         if not isinstance(values, dict):
             raise ValueError(f"this is not a training config: it is {type(values).__name__}, not an object of fields.")
         # What is not said was not there to be chosen when it was written.
-        values = {"center": False, "start": "drawn"} | {_RENAMED.get(n, n): value for n, value in values.items()}
+        known: dict[str, Any] = {str(_RENAMED.get(name, name)): value for name, value in values.items()}
+        values = {"center": False, "start": "drawn", **known}
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"a training config has no field {unknown[0]!r}.")

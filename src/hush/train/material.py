@@ -58,7 +58,7 @@ class Material:
 
     def sample(self, count: int) -> Tensor:
         """The first so many inputs to learn from; fewer where there are fewer."""
-        return self._rows[torch.arange(min(count, len(self._rows)))][0]  # type: ignore[arg-type, index]
+        return self._rows[torch.arange(min(count, len(self._rows)))][0]  # type: ignore[arg-type]
 
     def batches(self) -> DataLoader[tuple[Tensor, Tensor]]:
         """To learn from; their order is a function of (seed, epoch)."""

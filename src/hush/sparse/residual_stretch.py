@@ -1,0 +1,146 @@
+"""A residual stretch: consecutive blocks x ← x + β(W φ(n(x)) + b) of a model that run as one program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from .activation import activation_of
+from .backend import Backend, ResidualBackend
+from .block_reader import Reading
+from .conditions import is_plain
+from .gradients import Call
+from .layout import on_large_pages, storage_address
+from .residual_block import Norm, ResidualBlock, parameters_of, with_parameters
+from .residual_gradients import ResidualCall
+from .settings import Settings
+from .stretch import Prepared, Stretch, has_memory
+from .witness import Witness
+
+__all__ = ["ResidualStretch"]
+
+# What the kernels stand for besides Linears and activations. Whoever replaces one of these wants to be called.
+_STANDS_FOR = (nn.RMSNorm.forward, nn.LayerNorm.forward, F.rms_norm, F.layer_norm)
+
+
+class ResidualStretch(Stretch):
+    """x ↦ the stream behind some blocks."""
+
+    def __init__(self, readings: Sequence[Reading], settings: Settings) -> None:
+        super().__init__([r.phi for r in readings], [r.linear for r in readings], settings)
+        self.readings = list(readings)
+
+    def run(self, h: Tensor, backend: Backend) -> Tensor | None:
+        """The stream, or None where torch is to run the modules."""
+        patched = (nn.RMSNorm.forward, nn.LayerNorm.forward, F.rms_norm, F.layer_norm) != _STANDS_FOR
+        if patched or not isinstance(backend, ResidualBackend) or not all(r.is_current() for r in self.readings):
+            return None
+        return super().run(h, backend)
+
+    def _look(self, backend: Backend) -> Prepared:
+        return _PreparedBlocks(self.readings, self.settings, backend)
+
+    def _call(self, h: Tensor, prepared: Prepared, batch: int) -> Call:
+        assert isinstance(prepared, _PreparedBlocks)
+        units = batch * prepared.units
+        return ResidualCall(
+            prepared.program,
+            prepared.phis,
+            (),
+            note=lambda active: self._note(active, units),
+            memories=prepared.memories,
+            blocks=prepared.blocks,
+            places=prepared.places,
+        )
+
+    def _first_activations(self, h: Tensor, prepared: Prepared) -> Tensor:
+        assert isinstance(prepared, _PreparedBlocks)
+        first = prepared.blocks[0]
+        return first.phi(first.normed(h))
+
+
+class _PreparedBlocks(Prepared):
+    """A program over the blocks' parameters as they are now, and the witness that they still are."""
+
+    def __init__(self, readings: Sequence[Reading], settings: Settings, backend: Backend) -> None:
+        assert isinstance(backend, ResidualBackend)
+        self.backend = backend
+        found = [_block_of(reading) for reading in readings]
+        self.blocks = tuple(block for block in found if block is not None)
+        whole = len(self.blocks) == len(found)
+        self.parameters, places = parameters_of(self.blocks if whole else ())
+        self.places = tuple(places)
+        plain = whole and all(is_plain(p) and has_memory(p) for p in self.parameters)
+        self.witness = _watch(readings, self.parameters if plain else [], settings.frozen)
+        self.infers = plain and backend.takes_blocks(self.blocks, training=False)
+        self.trains = plain and backend.takes_blocks(self.blocks, training=True)
+        if not self.infers:
+            self.inputs = self.outputs = self.units = self.widest = -1
+            return
+        self.phis = tuple(block.phi for block in self.blocks)
+        self.memories = tuple(storage_address(p) for p in self.parameters)
+        # Kept, so that no other tensor comes to lie in this memory while the program reads it.
+        self._memory: list[Any] = [p.detach() for p in self.parameters]
+        self.inputs = self.outputs = self.widest = int(self.blocks[0].weight.shape[0])
+        self.units = self.inputs * len(self.blocks)
+        running: Sequence[ResidualBlock] = self.blocks
+        if settings.frozen:
+            count = len(self.blocks)  # the weights come first
+            copies = [w.to(settings.frozen_dtype) for w in on_large_pages([b.weight.detach() for b in self.blocks])]
+            others = [
+                p.detach().clone() for (_, part), p in zip(places, self.parameters, strict=True) if part != "weight"
+            ]
+            order = [place for place in places if place[1] != "weight"]
+            running = with_parameters(self.blocks, [*((i, "weight") for i in range(count)), *order], [*copies, *others])
+            self._memory.append(running)
+        self.program = backend.compile_residual(running)
+        self.turns = self.program.row_gradients
+
+
+def _block_of(reading: Reading) -> ResidualBlock | None:
+    """The block as plain values and tensors; None where its norm or φ is no longer what the kernels know."""
+    phi, linear, norm = activation_of(reading.phi), reading.linear, reading.norm
+    scale = reading.scale if isinstance(reading.scale, float) else getattr(reading.block, reading.scale, None)
+    if phi is None or not isinstance(scale, (int, float, Tensor)) or linear._parameters.get("weight") is None:
+        return None
+    if not isinstance(scale, Tensor):
+        scale = float(scale)
+    weight, bias = linear.weight, linear.bias
+    assert isinstance(weight, Tensor)
+    if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
+        return None
+    if norm is None:
+        return ResidualBlock(weight, bias, phi, scale=scale)  # type: ignore[arg-type]
+    gain, shift = norm._parameters.get("weight"), norm._parameters.get("bias")
+    if tuple(norm.normalized_shape) != (weight.shape[1],) or "weight" in norm.__dict__ or "bias" in norm.__dict__:  # type: ignore[arg-type]
+        return None
+    if shift is not None and gain is None:
+        return None
+    kind = Norm.RMS if type(norm) is nn.RMSNorm else Norm.LAYER
+    eps = torch.finfo(torch.float32).eps if norm.eps is None else float(norm.eps)  # type: ignore[arg-type]
+    return ResidualBlock(weight, bias, phi, kind, eps, gain, shift, scale)  # type: ignore[arg-type]
+
+
+def _watch(readings: Sequence[Reading], parameters: Sequence[Tensor], frozen: bool) -> Witness:
+    witness = Witness()
+    for reading in readings:
+        for owner, key in reading.attributes:
+            witness.entry(owner, key)
+        for m in (reading.linear, reading.norm):
+            if m is None:
+                continue
+            for part in ("weight", "bias"):
+                witness.entry(m._parameters, part)
+                witness.entry(m.__dict__, part)
+        if reading.norm is not None:
+            witness.entry(reading.norm.__dict__, "eps")
+            witness.entry(reading.norm.__dict__, "normalized_shape")
+        for key in reading.phi.__dict__:
+            if not key.startswith("_") and key != "training":
+                witness.entry(reading.phi.__dict__, key)
+    witness.memory(parameters, values=frozen)
+    return witness
