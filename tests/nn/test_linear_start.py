@@ -1,6 +1,7 @@
 """A linear start: what it changes, what it leaves, and that a deep chain still tells its inputs apart."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -12,8 +13,13 @@ from hush.nn import linear_start_
 DEPTH, WIDTH = 40, 200
 
 
+@functools.cache
+def designed(activation: str) -> hush.Design:
+    return hush.design(activation, 0.85, v_prime=0.7, width=WIDTH, depth=DEPTH)
+
+
 def drawn(activation: str = "crelu") -> tuple[nn.Sequential, hush.Design, Tensor]:
-    design = hush.design(activation, 0.85, v_prime=0.7, width=WIDTH, depth=DEPTH)
+    design = designed(activation)
     model = hush.nn.mlp(30, 10, design)
     hush.init_(model, design, generator=torch.Generator().manual_seed(0))
     return model, design, torch.randn(300, 30, generator=torch.Generator().manual_seed(1)) + 0.5

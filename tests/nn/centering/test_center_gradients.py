@@ -189,6 +189,43 @@ def test_the_mean_input_gives_what_the_bias_alone_says() -> None:
     torch.testing.assert_close(model(x).mean(0), before, rtol=1e-9, atol=1e-9)
 
 
+def test_a_step_with_a_closure_takes_the_same_steps() -> None:
+    """Lightning runs forward and backward inside optimizer.step."""
+    model, other = network(), network()
+    for m in (model, other):
+        hush.center_gradients(m)
+    ours, theirs = (torch.optim.AdamW(m.parameters(), 1e-2) for m in (model, other))
+    for step in range(4):
+        x = batch(seed=step)
+        ours.zero_grad()
+        loss_of(model, x).backward()
+        ours.step()
+
+        def closure(x: Tensor = x) -> Tensor:
+            theirs.zero_grad()
+            loss = loss_of(other, x)
+            loss.backward()
+            return loss
+
+        theirs.step(closure)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_weights_that_are_loaded_are_not_taken_back() -> None:
+    model, kept = network(), copy.deepcopy(network().state_dict())
+    hush.center_gradients(model)
+    loss_of(model, batch()).backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 1.0
+    model.load_state_dict(kept)
+    model.zero_grad()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, kept[name])
+
+
 def test_without_keep_mean_only_the_gradient_is_touched() -> None:
     model, plain = network(), network()
     hush.center_gradients(model, keep_mean=False)

@@ -32,19 +32,21 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class CenteredLayer:
-    """The hook of one layer, and the mean input since the last step of the optimizer."""
+    """The hook of one layer; and since the last step of the optimizer its mean input ā, and what Wā was before it."""
 
     def __init__(self, name: str, keep_mean: bool, process_group: Any = None, told: list[str] | None = None) -> None:
         self.name, self.keep_mean, self.process_group = name, keep_mean, process_group
         self._told = [] if told is None else told  # of single rows; all layers of a model have the same list
         self.mean: Tensor | None = None
+        self.before: Tensor | None = None
         self.rows = 0.0
+        self.version = -1  # of the weight that `before` is of
         self.module: weakref.ref[nn.Module] | None = None  # whose inputs were noted
         _layers.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has a module of its own, and a group of processes belongs to the process it was made in.
-        return {**self.__dict__, "process_group": None, "module": None, "mean": None, "rows": 0.0}
+        return {**self.__dict__, "process_group": None, "module": None, "mean": None, "before": None, "rows": 0.0}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -68,19 +70,26 @@ class CenteredLayer:
                 "gradient of its weight is 0; center_gradients needs larger batches.",
                 stacklevel=3,
             )
-        if not self.keep_mean or not rows:
+        weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
+        transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+        if not (self.keep_mean and rows and weight is not None and bias is not None) or transformed:
             return
         if self.module is None or self.module() is not module:
             self.module = weakref.ref(module)
-        mean = mean.detach().to(torch.promote_types(mean.dtype, torch.float32))
-        if self.mean is None or self.mean.device != mean.device:
-            self.mean, self.rows = mean.clone(), float(rows)
+        # Wā is taken now and not when the step begins: with a closure the forward is a part of the step.
+        with torch.no_grad(), torch.autocast(weight.device.type, enabled=False):
+            mean = mean.detach().to(torch.promote_types(mean.dtype, torch.float32))
+            before = output_of_mean(module, weight, mean)
+        version = weight._version
+        if self.mean is None or self.before is None or self.version != version:
+            self.mean, self.before, self.rows, self.version = mean.clone(), before, float(rows), version
         else:
             self.rows += rows
             self.mean = self.mean + (mean - self.mean) * (rows / self.rows)
+            self.before = self.before + (before - self.before) * (rows / self.rows)
 
     def forget(self) -> None:
-        self.mean, self.rows = None, 0.0
+        self.mean, self.before, self.rows = None, None, 0.0
 
 
 def centered_layer_of(module: nn.Module) -> CenteredLayer | None:

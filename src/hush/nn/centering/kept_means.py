@@ -5,20 +5,16 @@ b, so behind each step of an optimizer b takes back what the step of W did to ā
 behind the step of any optimizer; a step that a gradient scaler leaves out calls neither.
 """
 
-import weakref
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from hush.nn.centering.centered_layer import CenteredLayer, output_of_mean, waiting_layers
+from hush.nn.centering.centered_layer import output_of_mean, waiting_layers
 
 __all__ = ["listen_to_optimizers"]
 
 _registered: list[Any] = []
-_Pending = list[tuple[nn.Module, CenteredLayer, Tensor]]
-_pending: "weakref.WeakKeyDictionary[torch.optim.Optimizer, _Pending]" = weakref.WeakKeyDictionary()
 
 
 def listen_to_optimizers() -> None:
@@ -28,25 +24,24 @@ def listen_to_optimizers() -> None:
         _registered.append(register_optimizer_step_post_hook(_after_step))
 
 
-@torch.no_grad()
-def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    waiting = waiting_layers()
-    if not waiting:
-        return
-    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    found: _Pending = []
-    for module, layer in waiting:
-        weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
-        if weight is not None and bias is not None and {id(weight), id(bias)} <= own:
-            assert layer.mean is not None
-            found.append((module, layer, output_of_mean(module, weight, layer.mean)))
-    _pending[optimizer] = found
+def _before_step(*_: Any) -> None:
+    """What changed a weight outside of a step, loading for instance, is not to be taken back."""
+    for module, layer in waiting_layers():
+        weight = module._parameters.get("weight")
+        if weight is None or weight._version != layer.version:
+            layer.forget()
 
 
 @torch.no_grad()
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    for module, layer, before in _pending.pop(optimizer, []):
-        assert layer.mean is not None
-        moved = output_of_mean(module, module.weight, layer.mean) - before  # type: ignore[arg-type]
-        module.bias.sub_(moved)  # type: ignore[operator]
-        layer.forget()
+    waiting = waiting_layers()
+    if not waiting:
+        return
+    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for module, layer in waiting:
+        weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
+        if weight is not None and bias is not None and {id(weight), id(bias)} <= own:
+            assert layer.mean is not None
+            assert layer.before is not None
+            bias.sub_(output_of_mean(module, weight, layer.mean) - layer.before)
+            layer.forget()
