@@ -99,7 +99,7 @@ def test_a_chain_says_what_it_always_said() -> None:
     assert isinstance(made.block(), Chain)
     fields = json.loads(made.to_json())
     assert "block_name" not in fields
-    assert set(fields["odds"]) == {"explode", "vanish"}
+    assert set(fields["odds"]) == {"explode", "vanish", "indistinguishable"}
     assert design("crelu", 0.85, v_prime=0.7, width=64, depth=12, block="chain") == made
 
 

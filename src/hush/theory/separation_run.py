@@ -68,7 +68,8 @@ def run_separations(
     k, gains = every_k[:, :pairs], _TO_LOG * every_gain[:, :pairs]
     rng = np.random.default_rng((seed, 3))
     u = 1.0 - correlations.at(rng.standard_normal(pairs))
-    along = 0.5 * (q_start * norms.at(rng.standard_normal(pairs)) - k[0])
+    # Half the difference of their variances, in units of k: k itself may outgrow all numbers.
+    along = 0.5 * (q_start * norms.at(rng.standard_normal(pairs)) / k[0] - 1.0)
     table = _Table.of(chain, width, k)
     history = np.empty((depth, pairs))
     history[0] = u
@@ -77,10 +78,13 @@ def run_separations(
         at = table.look(k[layer], u)
         # A walk of smaller steps also falls behind its mean by less.
         noise = at.evenness * (step - at.log_gain + 0.5 * (1.0 - at.evenness) * at.noise_variance)
-        across = 2.0 * k[layer] * u * np.exp(at.kept + at.log_gain + noise)
-        across += at.turned * along**2 / k[layer]
-        along = at.slope * along
-        u = np.clip(across / (2.0 * k[layer + 1]), _LEAST, _MOST)
+        with np.errstate(over="ignore", invalid="ignore"):
+            shrunk = k[layer] / k[layer + 1]
+            apart = shrunk * (u * np.exp(at.kept + at.log_gain + noise) + 0.5 * at.turned * along**2)
+            along = at.slope * along * shrunk
+        # A chain that has exploded beyond all numbers says nothing more of its inputs: they stay as they were.
+        u = np.clip(np.where(np.isfinite(apart), apart, u), _LEAST, _MOST)
+        along = np.where(np.isfinite(along), along, 0.0)
         history[layer + 1] = u
     history.flags.writeable = False
     return history
