@@ -114,7 +114,7 @@ def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
 
 
 def test_designs(tmp_path: Path) -> None:
-    good, bad = (hush.design("cst", 0.85, v_prime=v, width=50, depth=20) for v in (0.6, 0.95))
+    good, bad = (hush.design("cst", 0.85, v_prime=v, width=w, depth=20) for v, w in ((0.6, 300), (0.95, 50)))
     one = text_of(report(designs=[good], path=tmp_path / "one.html"))
     assert good.verdict in one
     assert "threshold τ 1.43953" in one
