@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [
         "# Time of a training step\n",
-        f"`python -m benchmarks.sparse_networks_time`, {day_and_machine()}. float32, the optimizer included; one step of "
+        f"`python -m benchmarks.sparse_networks_time`, {day_and_machine()}. float32, optimizer included; one step of "
         "each in turn, medians over all turns. A ratio above 1 is faster than dense ReLU.\n",
         "| " + " | ".join(_HEADS) + " |",
         "|" + "---|" * len(_HEADS),
