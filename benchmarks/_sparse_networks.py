@@ -18,7 +18,7 @@ __all__ = ["NETWORKS", "Batches", "Network"]
 
 CONTEXT, BLOCKS_OF_RESNET = 128, 3
 # Images are moved by up to so many pixels, and mirrored, each time they are shown.
-SHIFT = 4
+SHIFT = 2
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _mlps() -> Iterator[Network]:
                 dense=("relu",),
                 steps=235 * 3,
                 batch=256,
-                rate=1e-3,
+                rate=2e-3,
                 sgd=False,
                 data=data,
                 build=_residual_mlp(data, blocks, hidden),
@@ -172,8 +172,8 @@ NETWORKS = {
             "cifar_resnet",
             "CIFAR-10, pre-activation ResNet of 3 blocks, 32 channels on 16 × 16",
             dense=("relu",),
-            steps=391 * 8,
-            batch=128,
+            steps=782 * 8,
+            batch=64,
             rate=0.1,
             sgd=True,
             data=_CIFAR,
