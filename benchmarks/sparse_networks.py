@@ -48,21 +48,21 @@ class Case:
         return f"{self.network}-{self.method}-{self.activation}{zeros}-{self.seed}.json"
 
 
-def cases(methods: tuple[str, ...], seeds: int) -> list[Case]:
+def cases(methods: tuple[str, ...], seeds: int, thresholded: str = "crelu") -> list[Case]:
     """All of the first seed before any of the next, so that a table can be had early."""
     return [
         Case(network.name, method, activation, sparsity, seed)
         for seed in range(seeds)
         for network in NETWORKS.values()
         for method in methods
-        for activation, sparsity in _settings(network, method)
+        for activation, sparsity in _settings(network, method, thresholded)
     ]
 
 
-def _settings(network: Network, method: str) -> list[tuple[str, float | None]]:
+def _settings(network: Network, method: str, thresholded: str) -> list[tuple[str, float | None]]:
     if method == "dense":
         return [(name, None) for name in network.dense]
-    name = "relative_relu" if method == "relative" else "crelu"
+    name = "relative_relu" if method == "relative" else thresholded
     return [(name, sparsity) for sparsity in SPARSITIES]
 
 
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=[*NETWORKS], default=[*NETWORKS], metavar="NETWORK")
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=["dense", "held"], metavar="METHOD")
     parser.add_argument("--sparsities", nargs="*", type=float, default=SPARSITIES, metavar="S")
+    parser.add_argument("--activation", default="crelu", help="Of the methods held and fixed.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", type=Path, default=Path("runs/sparse_networks"), help="One file for each run.")
     parser.add_argument("--rate", type=float, help="Instead of the recipe's, to choose it.")
@@ -84,7 +85,7 @@ def main() -> None:
         print(write_table(read_runs(arguments.runs), arguments.table))
         write_figure(read_runs(arguments.runs), arguments.table)
         return
-    for case in cases(tuple(arguments.methods), arguments.seeds):
+    for case in cases(tuple(arguments.methods), arguments.seeds, arguments.activation):
         wanted = case.sparsity is None or case.sparsity in arguments.sparsities
         if case.network not in arguments.only or not wanted:
             continue
