@@ -139,9 +139,10 @@ def _time(arguments: argparse.Namespace, turns: int = 12) -> None:
 
     x, y = torch.randn(128, 300), torch.randint(0, 10, (128,))
     for name, make in (("residual", residual), ("accelerated chain", chain)):
-        models = [make() for _ in range(3)]
+        models = [make() for _ in range(4)]
         hush.hold(models[1], arguments.sparsity)
         hush.hold(models[2], arguments.sparsity, every=8)
+        hush.hold(models[3], arguments.sparsity, revive="bias")
         optimizers = [torch.optim.AdamW(model.parameters(), lr=1e-6) for model in models]
         times: list[list[float]] = [[] for _ in models]
         for _ in range(turns):
@@ -152,10 +153,11 @@ def _time(arguments: argparse.Namespace, turns: int = 12) -> None:
                     nn.functional.cross_entropy(model(x), y).backward()
                     optimizer.step()
                 seen.append((time.perf_counter() - began) / 8)
-        every_step, every_eighth = ([h / f for h, f in zip(t, times[0], strict=True)] for t in times[1:])
+        every_step, every_eighth, reviving = ([h / f for h, f in zip(t, times[0], strict=True)] for t in times[1:])
         print(
             f"{name}: fixed {1e3 * statistics.median(times[0]):.1f} ms; held {statistics.median(every_step):.3f} "
-            f"of that, measured at every eighth step {statistics.median(every_eighth):.3f}.",
+            f"of that, measured at every eighth step {statistics.median(every_eighth):.3f}, with revived units "
+            f"{statistics.median(reviving):.3f}.",
             flush=True,
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hush.nn import hold as hold
     from hush.nn import init_ as init_
     from hush.nn import ramp as ramp
+    from hush.nn import sparsify as sparsify
     from hush.theory import Design as Design
     from hush.theory import design as design
 
@@ -36,6 +37,7 @@ __all__ = [
     "ramp",
     "report",
     "sparse",
+    "sparsify",
     "sparsity",
     "train",
 ]
@@ -53,6 +55,7 @@ _LAZY = {
     "ramp": ("hush.nn", "ramp"),
     "report": ("hush.report", None),
     "sparse": ("hush.sparse", None),
+    "sparsify": ("hush.nn", "sparsify"),
     "sparsity": ("hush.diagnose", "sparsity"),
     "train": ("hush.train", None),
 }

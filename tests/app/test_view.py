@@ -8,8 +8,10 @@ import pytest
 
 import hush
 from hush.app import PRESETS, Settings, compute_view
+from hush.app.pictures import numbers_and_pictures
 from hush.app.settings import Clip, Sigmas
 from hush.app.snippets import code, command
+from hush.app.stream_view import compute_stream_view
 from hush.theory import Regime, Stability, largest_safe_clip, variance_map
 
 SMALL = Settings(width=100, depth=20)
@@ -182,3 +184,19 @@ def test_the_presets_cover_every_figure() -> None:
 def test_settings_of_another_block_are_refused() -> None:
     with pytest.raises(ValueError, match="the block is gated, which compute_stream_view is for"):
         compute_view(replace(SMALL, block="gated"))
+
+
+@pytest.mark.parametrize("activation", ["relative_crelu", "relative_soft_threshold"])
+def test_relative_thresholds_are_shown_in_units_of_the_layers_size(activation: str) -> None:
+    view = compute_view(replace(SMALL, activation=activation, q_star=4.0))
+    assert view.design.threshold == compute_view(replace(SMALL, activation=activation)).design.threshold
+    assert [point.value for point in view.fixed_points] == pytest.approx([4.0])
+    assert view.verdict.trains
+    if view.safe_clip is not None:
+        assert view.design.clip == view.safe_clip.value == 2.0
+    page = numbers_and_pictures(view)
+    assert " rms" in page
+    assert "units of the layer" in page
+    stream = compute_stream_view(replace(SMALL, activation=activation, block="feedforward"))
+    assert stream.design.odds is not None
+    assert stream.design.odds.sparsity_lost == 0.0

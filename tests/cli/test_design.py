@@ -92,3 +92,10 @@ def test_refused_blocks_are_sentences(arguments: list[str], said: str) -> None:
     result = run("design", *arguments)
     assert result.returncode != 0
     assert said in " ".join(result.stderr.split())
+
+
+def test_relative_thresholds() -> None:
+    shown = run("design", "relative_crelu", "--sparsity", "0.95", "--constant-scale")
+    assert shown.returncode == 0, shown.stderr
+    assert "2 rms(h)" in shown.stdout
+    assert "gradient through rms(h)  no" in shown.stdout

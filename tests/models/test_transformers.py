@@ -9,6 +9,8 @@ from torch import nn
 
 import hush
 from hush.integrations.huggingface import register_activations
+from hush.nn.activations import Thresholded
+from hush.nn.sparsifying.known_functions import FORMS
 
 transformers = pytest.importorskip("transformers", reason="needs transformers, of the extra `models`: make test-models")
 # What transformers prints as it loads is not under test.
@@ -143,7 +145,7 @@ def test_weights_of_another_activation_take_the_designs_values(tmp_path: Path) -
 
 
 def test_names() -> None:
-    assert register_activations() == ("shifted_relu", "soft_threshold", "crelu", "cst")
+    assert register_activations() == (*hush.theory.ACTIVATIONS, *FORMS)
     other = hush.design("crelu", 0.9, v_prime=0.5)
     assert register_activations(other, name="crelu-0.9") == ("crelu-0.9",)
     register_activations(DESIGN)
@@ -153,3 +155,21 @@ def test_names() -> None:
         register_activations(DESIGN, name="gelu")
     with pytest.raises(ValueError, match="needs a design"):
         register_activations(name="mine")
+
+
+@pytest.mark.parametrize(
+    ("make", "form", "field"),
+    [(llama, "thresholded_silu", "hidden_act"), (gpt2, "thresholded_gelu_tanh", "activation_function")],
+)
+def test_sparsified_saved_and_loaded(make, form: str, field: str, tmp_path: Path) -> None:
+    model = make()
+    report = hush.sparsify(model, [{"input_ids": IDS, "labels": IDS}, {"input_ids": IDS + 7}], 0.9)
+    assert report.mean_zeros == pytest.approx(0.9, abs=0.01)
+    assert report.output.divergence is not None  # of the logits, and not of the loss that comes before them
+    assert getattr(model.config, field) == form
+    own = [m.threshold for m in model.modules() if isinstance(m, Thresholded)]
+    model.save_pretrained(tmp_path)
+    register_activations()
+    again = type(model).from_pretrained(tmp_path)
+    assert [m.threshold for m in again.modules() if isinstance(m, Thresholded)] == own
+    assert torch.equal(logits(again), logits(model))

@@ -55,7 +55,7 @@ class TestClip:
             clip_from_slope("crelu", 1.0, v_prime)
 
     def test_only_clipped_activations_have_one(self) -> None:
-        with pytest.raises(ValueError, match="only crelu and cst have a clip, got 'soft_threshold'"):
+        with pytest.raises(ValueError, match="relative_cst have a clip, got 'soft_threshold'"):
             clip_from_slope("soft_threshold", 1.0, 0.5)
         with pytest.raises(ValueError, match="soft_threshold has no clip, got clip = 1.0; the clipped twin is cst"):
             activation("soft_threshold", 1.0, 1.0)

@@ -117,10 +117,23 @@ def test_names_of_recorded_runs_do_not_change() -> None:
     assert TrainConfig(
         data="mnist", depth=30, lr=2e-3, optimizer="sgd", schedule="constant", warmup=400, batch=32, epochs=10
     ).name == "mnist-crelu-s0.85-30x300-991022c5-seed0"  # fmt: skip
-    from hush.reproduce.demo import CONFIGS
-
-    assert [config.name for config in CONFIGS] == [
+    same = {"data": "digits", "depth": 30, "width": 300, "sparsity": 0.85}
+    same |= {"lr": 1e-2, "schedule": "constant", "warmup": 0, "batch": 32, "watch": 250}
+    assert [config.name for config in (
+        TrainConfig(activation="shifted_relu", epochs=20, give_up=10, **same),
+        TrainConfig(activation="soft_threshold", epochs=20, give_up=10, **same),
+        TrainConfig(activation="crelu", v_prime=0.7, epochs=80, **same),
+    )] == [
         "digits-shifted_relu-s0.85-30x300-29cc6d18-seed0",
         "digits-soft_threshold-s0.85-30x300-15c5a5b1-seed0",
         "digits-crelu-s0.85-v0.7-30x300-e5731276-seed0",
-    ]
+    ]  # fmt: skip
+
+
+def test_relative_thresholds_are_designed_and_not_held() -> None:
+    config = TrainConfig(activation="relative_crelu", sparsity=0.9, depth=4, width=32)
+    assert config.design().through_scale
+    assert config.design().clip == 2.0
+    assert TrainConfig.from_json(config.to_json()) == config
+    with pytest.raises(ValueError, match="moves with it already"):
+        TrainConfig(activation="relative_crelu", hold=True)

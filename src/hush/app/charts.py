@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from hush.app.curve import Curve
+from hush.app.curve import Curve, fed_variance
 from hush.app.drawing import Axis, Line, Mark, Note, axis, draw
 from hush.app.drawing_parts import (
     BLUE,
@@ -85,7 +85,7 @@ def gain(view: View, label: str) -> str:
 
 def activation(view: View, label: str) -> str:
     """φ, and the Gaussian of its input behind."""
-    return phi_drawing(view.silhouette, view.design.q_star, label)
+    return phi_drawing(view.silhouette, fed_variance(view.design), label)
 
 
 def clips(view: View, label: str) -> str | None:
@@ -102,8 +102,10 @@ def clips(view: View, label: str) -> str | None:
     ]
     safe = None if view.safe_clip is None else view.safe_clip.value
     if safe is not None and abs(safe - clip) > 1e-9:
-        things.append(Line((safe, safe), (low, high), GREEN, "largest safe m", dash=DOTTED))
-        things.append(Note(safe, high, "safe", GREEN, "end" if safe < clip else "start", -0.4))
+        relative = view.design.through_scale is not None
+        title, word = ("usual m", "usual") if relative else ("largest safe m", "safe")
+        things.append(Line((safe, safe), (low, high), GREEN, title, dash=DOTTED))
+        things.append(Note(safe, high, word, GREEN, "end" if safe < clip else "start", -0.4))
     up = axis("V′(q*), V″(q*)", [low, high + 0.06 * (high - low)])
     return draw(axis("clip m", slope.x, [clip]), up, label, *things)
 

@@ -9,6 +9,7 @@ from hush.app.presets import PRESETS
 from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, span
 from hush.app.view import compute_view
 from hush.theory import activation_names, entry_of
+from hush.theory.design_arguments import RELATIVE_CLIP
 
 __all__ = ["draw_controls", "set_controls"]
 
@@ -71,9 +72,12 @@ def draw_controls() -> Settings:
 def _clip() -> None:
     state = st.session_state
     choices = _CLIPS if state.block == "chain" else _STREAM_CLIPS
+    if entry_of(state.activation).relative:
+        choices = {**choices, Clip.SAFE: f"{RELATIVE_CLIP:g} rms(h)"}
     st.radio("Clip by", list(choices), key="clip_by", format_func=choices.__getitem__, horizontal=True)
     if state.clip_by is Clip.HEIGHT:
-        _slider("clip", "Clip m", "%.4g")
+        unit = " in units of rms(h)" if entry_of(state.activation).relative else ""
+        _slider("clip", f"Clip m{unit}", "%.4g")
     elif state.clip_by is Clip.SLOPE:
         _slider("v_prime", "V′(q*)", "%.4g", "The slope of the variance map; it grows with m.")
 

@@ -9,6 +9,7 @@ from hush.app import charts, stream_charts
 from hush.app.settings import Settings
 from hush.app.stream_view import StreamView
 from hush.app.view import View
+from hush.theory import Design
 from hush.theory.training_rule import SPARSITY_TOLERANCE, TRAINABLE_ODDS, TYPICAL_CORRELATION
 
 __all__ = ["about", "numbers_and_pictures"]
@@ -61,12 +62,12 @@ def lowered(text: str) -> str:
 def _numbers_of_chain(view: View) -> list[tuple[str, str]]:
     design, finite = view.design, view.finite
     safe = None if view.safe_clip is None else view.safe_clip.value
+    relative = design.through_scale is not None
     return [
         ("odds to explode", _odds(finite.explode)),
         ("odds to vanish", _odds(finite.vanish)),
-        ("threshold τ", f"{design.threshold:.3f}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
-        ("largest safe m", "none" if safe is None else f"{safe:.3f}"),
+        *_parameters(design),
+        ("usual m" if relative else "largest safe m", "none" if safe is None else f"{safe:.3f}"),
         ("V′(q*)", f"{design.v_prime:.3f}"),
         ("V″(q*)", f"{round(design.v_second, 3) + 0.0:.3f}"),
         ("σ_w", f"{view.sigma_w:.3f}"),
@@ -83,13 +84,19 @@ def _numbers_of_stream(view: StreamView) -> list[tuple[str, str]]:
         ("odds to vanish", _odds(odds.vanish)),
         ("odds of indistinguishable inputs", _odds(odds.indistinguishable)),
         ("odds to lose the sparsity", _odds(odds.sparsity_lost)),
-        ("threshold τ", f"{design.threshold:.3f}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.3f}"),
+        *_parameters(design),
         *((name, f"{square**0.5:.3f}") for name, square in sigmas if square is not None),
         ("branch scale β", f"{design.branch_scale:.3f}"),
         ("p at the start", f"{design.stream_start:.3g}"),
         ("p at the end", f"{design.stream_end:.3g}"),
     ]
+
+
+def _parameters(design: Design) -> list[tuple[str, str]]:
+    """τ and m, and of relative ones their unit."""
+    unit = "" if design.through_scale is None else " rms"
+    clip = "none" if design.clip is None else f"{design.clip:.3f}{unit}"
+    return [("threshold τ", f"{design.threshold:.3f}{unit}"), ("clip m", clip)]
 
 
 def _odds(share: float) -> str:
@@ -114,7 +121,7 @@ def _pictures_of_chain(view: View) -> list[str]:
         _picture("Correlation map R(ρ)", charts.correlation, view, meeting),
         _picture("q through the layers", charts.q, view, _ODDS),
         _picture("Gain of the gradient", charts.gain, view, _BACK),
-        _picture("Activation φ", charts.activation, view, "Behind: the Gaussian it is fed."),
+        _picture("Activation φ", charts.activation, view, _fed(view.design)),
         _picture("V′ and V″ against the clip", charts.clips, view, "On the Edge of Chaos: V′ blue, V″ orange.")
         if view.slope_of_clip is not None
         else "",
@@ -132,8 +139,14 @@ def _pictures_of_stream(view: StreamView) -> list[str]:
         _picture("Sparsity in the blocks", stream_charts.sparsity, view, zeros),
         _picture("q in the blocks", stream_charts.q, view, "Of what φ reads; dashed: q*."),
         _picture("Correlation of two inputs", stream_charts.correlation, view, pairs),
-        _picture("Activation φ", stream_charts.activation, view, "Behind: the Gaussian it is fed."),
+        _picture("Activation φ", stream_charts.activation, view, _fed(view.design)),
     ]
+
+
+def _fed(design: Design) -> str:
+    """What is drawn behind φ, and in which units."""
+    unit = "" if design.through_scale is None else " Both in units of the layer's own root mean square."
+    return f"Behind: the Gaussian it is fed.{unit}"
 
 
 def _pictures(pictures: list[str]) -> str:

@@ -84,7 +84,8 @@ NUMBERS = tuple(_RANGES)
 
 
 def span(name: str, activation: str = "crelu", q_star: float = 1.0, block: str = "chain") -> Range:
-    """The range of a control; one-sided activations are at least half silent, and a clip is measured in √q*."""
+    """The range of a control; one-sided activations are at least half silent, and a clip is measured in √q*, or where
+    it is relative in units of the layer's own size."""
     span = _RANGES[name]
     ends = {"chain": {}, "residual": _ONE_MATRIX_ENDS}.get(block, _STREAM_ENDS)
     if name in ends:
@@ -92,7 +93,7 @@ def span(name: str, activation: str = "crelu", q_star: float = 1.0, block: str =
     if name == "sparsity":
         return Range(entry_of(activation).lowest_sparsity, span.high, span.step, span.default)
     if name in ("clip", "sigma_b"):
-        unit = math.sqrt(q_star)
+        unit = entry_of(activation).unit(q_star) if name == "clip" else math.sqrt(q_star)
         # Rounded outwards to the step of the slider.
         high = math.ceil(span.high * unit / span.step - 1e-9) * span.step
         return Range(span.low, round(high, 6), span.step, round(span.default * unit, 2))

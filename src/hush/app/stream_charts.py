@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hush.app.curve import Quantiles
+from hush.app.curve import Quantiles, fed_variance
 from hush.app.drawing import Axis, Line, Note, axis, draw
 from hush.app.drawing_parts import DASHED, DOTTED, GREY, RED, bands, gain_drawing, phi_drawing
 from hush.app.stream_view import StreamView
@@ -50,7 +50,7 @@ def correlation(view: StreamView, label: str) -> str:
 
 def activation(view: StreamView, label: str) -> str:
     """φ, and the Gaussian of its input behind."""
-    return phi_drawing(view.silhouette, view.design.q_star, label)
+    return phi_drawing(view.silhouette, fed_variance(view.design), label)
 
 
 def _passed(view: StreamView) -> Axis:

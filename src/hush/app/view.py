@@ -31,6 +31,7 @@ from hush.theory import (
 )
 from hush.theory.chain_run import run_chains
 from hush.theory.chain_summary import summarise
+from hush.theory.design_arguments import RELATIVE_CLIP
 
 __all__ = ["SafeClip", "View", "compute_view"]
 
@@ -41,7 +42,7 @@ _COBWEB_STEPS = 40
 
 @dataclass(frozen=True)
 class SafeClip:
-    """The largest safe clip at q* = 1, or why there is none."""
+    """The largest safe clip at q* = 1, or why there is none; of a relative activation the usual one."""
 
     value: float | None
     reason: str = ""
@@ -116,8 +117,8 @@ def compute_view(settings: Settings) -> View:
     cobweb = _cobweb(phi, sigma_w, sigma_b, settings.start * made.q_star)
     variance, logarithmic = _variance(phi, sigma_w, sigma_b, points, made.q_star)
     alive = reached is not None and reached > 0.0
-    slopes = _clip_curves(settings.activation, made.threshold / math.sqrt(made.q_star)) if settings.is_clipped else None
-    unit = math.sqrt(made.q_star)
+    unit = entry_of(settings.activation).unit(made.q_star)
+    slopes = _clip_curves(settings.activation, made.threshold / unit) if settings.is_clipped else None
     return View(
         settings=settings,
         design=made,
@@ -144,6 +145,9 @@ def safe_clip(activation: str, sparsity: float, width: int, depth: int, q_star: 
     """The largest safe clip, or the sentence why there is none; None for an activation without a clip."""
     if not entry_of(activation).clipped:
         return None
+    if entry_of(activation).relative:
+        # Nothing needs a clip to be safe there; this is what `design` takes.
+        return SafeClip(RELATIVE_CLIP)
     # Scale is free: one search serves all q*.
     unit = _unit_safe_clip(activation, sparsity, width, depth)
     return unit if unit.value is None else SafeClip(math.sqrt(q_star) * unit.value)

@@ -30,6 +30,13 @@ def design_command(
         str, typer.Option(help=f"Of a residual block's branch: a number, {', '.join(BRANCH_SCALES)}.")
     ] = "1/sqrt(depth)",
     hidden: Annotated[int | None, typer.Option(help="Hidden units of a feed-forward block; 4 × width.")] = None,
+    through_scale: Annotated[
+        bool | None,
+        typer.Option(
+            "--through-scale/--constant-scale",
+            help="Of the relative activations: the gradient goes through rms(h), as it does by default, or not.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Choose τ, m, σ_w and σ_b for a sparsity, and say whether the network will train.
@@ -46,6 +53,8 @@ def design_command(
     hush design shifted_relu --sparsity 0.7 --width 300 --depth 100 --json
 
     hush design crelu --sparsity 0.95 --width 300 --depth 30 --block feedforward --norm rms --hidden 1200
+
+    hush design relative_crelu --sparsity 0.95 --width 300 --depth 100
     """
     result = make_design(
         activation,
@@ -62,6 +71,7 @@ def design_command(
         post_norm=post_norm,
         branch_scale=_number_or_rule(branch_scale),
         hidden=hidden,
+        through_scale=through_scale,
     )
     if as_json:
         typer.echo(result.to_json())

@@ -4,7 +4,8 @@ Both passes over a model, the one that measures and the one that predicts, count
 so the n-th of one is the n-th of the other.
 """
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,8 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 from hush.diagnose.elementwise_modules import activation_modules
 from hush.nn import functional
+from hush.nn.recognise import phi_of_function
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
-from hush.theory import Activation, entry_of
+from hush.theory import Activation, Relative
 
 __all__ = ["ACTIVATION_FUNCTIONS", "LAYER_FUNCTIONS", "SUMS", "Calls", "first_tensor", "function_name"]
 
@@ -174,6 +176,10 @@ class Calls(TorchFunctionMode):
         name = function_name(func)
         apply.label = f"{name}()"  # type: ignore[attr-defined]
         apply.phi = _phi(func, args, kwargs)  # type: ignore[attr-defined]
+        if isinstance(apply.phi, Relative):  # type: ignore[attr-defined]
+            # As on the draws of a population: units last, their common size a constant.
+            plain = {**kwargs, "dim": -1, "through_scale": False}
+            apply.on_draws = lambda value: func(value, *args[1:], **plain)  # type: ignore[attr-defined]
         self.before_activation(f"{within}.{name}()" if within else f"{name}()", apply, h)
         result = func(*args, **kwargs)
         self.after_activation(result)
@@ -190,11 +196,10 @@ def function_name(func: Any) -> str:
 
 def _phi(func: Any, args: Any, kwargs: Any) -> Activation | None:
     """φ of a function of hush, which tells where it saturates; None for others."""
-    if getattr(functional, function_name(func), None) is not func:
+    known: Callable[..., Any] | None = getattr(functional, function_name(func), None)
+    if known is None or known is not func:
         return None
-    entry = entry_of(function_name(func))
-    given = [*args[1:], *(kwargs[name] for name in entry.parameters if name in kwargs)]
-    return entry.construct(*(float(value) for value in given))
+    return phi_of_function(function_name(func), inspect.signature(known).bind(*args, **kwargs).arguments)
 
 
 def _is_value(value: Any) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from hush.diagnose.arguments import Batch
 from hush.diagnose.hooks import Wanted
 from hush.diagnose.measure import takes_batch_statistics
+from hush.diagnose.saturation import count_saturated
 from hush.diagnose.walk.along_the_run import walk_model
 from hush.diagnose.walk.findings import Restart, Seen, Walk
 from hush.diagnose.walk.population import Population
@@ -131,8 +132,7 @@ def _with_shares(
             factor = math.sqrt(edge / figures.q) if figures.q > 0.0 else 1.0
             shares.append(float((apply(h.values[0] * factor) == 0.0).double().mean()))
         x = apply(h.values[0].clone())
-    plateaus = () if phi is None else phi.plateaus
-    saturated = sum(float((x == value).double().mean()) for value in plateaus)
+    saturated = float(count_saturated(phi, x, -1)) / x.numel()
     share = shares[0]
     noise = _DEVIATIONS * math.sqrt(share * (1.0 - share) / max(1, h.units)) / (2.0 if h.positions > 4 else 1.0)
     band = (max(0.0, min(shares) - noise), min(1.0, max(shares) + noise))

@@ -8,6 +8,7 @@ dead = units with x = 0 for every input      correlation = mean cosine of h over
 import torch
 from torch import Tensor, nn
 
+from hush.diagnose.saturation import count_saturated
 from hush.nn.recognise import phi_of
 from hush.theory import Activation
 
@@ -65,8 +66,7 @@ class Reading:
         silent = x == 0
         self._count += x.numel()
         self._zeros = self._zeros + silent.sum()
-        for value in () if self.phi is None else self.phi.plateaus:
-            self._saturated = self._saturated + (x == value).sum()
+        self._saturated = self._saturated + count_saturated(self.phi, x, self.unit_axis)
         others = [axis for axis in range(x.dim()) if axis != self.unit_axis % x.dim()]
         alive = ~silent.all(dim=others[0]) if len(others) == 1 else ~silent.movedim(self.unit_axis, 0).flatten(1).all(1)
         self._alive = alive if self._alive is None else self._alive | alive

@@ -12,6 +12,7 @@ from torch import nn
 
 from hush._extras import how_to_install
 from hush.nn.activations import from_design
+from hush.nn.sparsifying.known_functions import FORMS
 from hush.theory import Design, activation_names, entry_of
 
 __all__ = ["register_activations"]
@@ -25,8 +26,9 @@ def register_activations(design: Design | None = None, *, name: str | None = Non
 
     Arguments:
         design: its activation is registered, with its τ and m for every layer that is made from now on. Without one,
-            all activations that hush designs are, for loading what `save_pretrained` wrote: their τ and m then come
-            from the file. Until they have come they are NaN, and so is all that such a layer gives out.
+            all activations that hush designs are, and those that `hush.sparsify` puts in place, for loading what
+            `save_pretrained` wrote: their τ and m then come from the file. Until they have come they are NaN, and so
+            is all that such a layer gives out.
         name: instead of the activation's own, for several designs side by side.
 
     A name that was registered before is registered anew. Call this before `from_pretrained`, in each process.
@@ -38,7 +40,8 @@ def register_activations(design: Design | None = None, *, name: str | None = Non
     if design is None:
         if name is not None:
             raise ValueError(f"name={name!r} needs a design, whose activation is to be called so.")
-        return tuple(_register(one, _Unset(one)) for one in activation_names())
+        designed = tuple(_register(one, _Unset(one)) for one in activation_names())
+        return designed + tuple(_register(one, _UnsetForm(one)) for one in FORMS)
     return (_register(name or design.activation, _Designed(design)),)
 
 
@@ -71,6 +74,18 @@ class _Unset:
         return module
 
 
+class _UnsetForm:
+    """Makes one of the modules of `hush.sparsify`, whose τ is yet to be loaded."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+
+    def __call__(self) -> nn.Module:
+        module = FORMS[self.form][1]()
+        module.threshold = math.nan
+        return module
+
+
 def _register(name: str, make: Callable[[], nn.Module]) -> str:
     try:
         from transformers import activations
@@ -80,7 +95,7 @@ def _register(name: str, make: Callable[[], nn.Module]) -> str:
     for table in tables:
         # ACT2FN makes a module of what it holds when it is asked, so its entries are read past that.
         present = dict.get(table, name)
-        if present is not None and not isinstance(present, (_Designed, _Unset)):
+        if present is not None and not isinstance(present, (_Designed, _Unset, _UnsetForm)):
             raise ValueError(f"transformers has an activation called {name!r} already; give another name=.")
     for table in tables:
         table[name] = make

@@ -8,8 +8,10 @@ from hush.nn.init_report import Drawn, InitReport, LeftAlone
 from hush.nn.models import GPT, ResidualMLP, ResNet, cnn, gpt, mlp, residual_mlp, resnet
 from hush.nn.recognise import Recognised, phi_of, recognise
 from hush.nn.relative import RelativeCReLU, RelativeCST, RelativeReLU, RelativeSoftThreshold
+from hush.nn.sparsifying import OutputChange, SparsifiedLayer, SparsifyReport, sparsify
 from hush.nn.swap_report import FunctionUse, LeftActivation, Swapped, SwapReport
 from hush.nn.swapping import swap_activations
+from hush.nn.thresholded_forms import ThresholdedGELU, ThresholdedSiLU
 
 __all__ = [
     "CST",
@@ -24,6 +26,7 @@ __all__ = [
     "InitReport",
     "LeftActivation",
     "LeftAlone",
+    "OutputChange",
     "Ramp",
     "Recognised",
     "RelativeCReLU",
@@ -34,8 +37,12 @@ __all__ = [
     "ResidualMLP",
     "ShiftedReLU",
     "SoftThreshold",
+    "SparsifiedLayer",
+    "SparsifyReport",
     "SwapReport",
     "Swapped",
+    "ThresholdedGELU",
+    "ThresholdedSiLU",
     "act_layer",
     "checkpoint",
     "cnn",
@@ -50,5 +57,6 @@ __all__ = [
     "recognise",
     "residual_mlp",
     "resnet",
+    "sparsify",
     "swap_activations",
 ]

@@ -25,12 +25,14 @@ _HIDDEN_KINDS: tuple[type[nn.Module], ...] = (
     nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardswish, nn.LeakyReLU, nn.Mish, nn.PReLU, nn.RReLU, nn.ReLU,
     nn.ReLU6, nn.SELU, nn.SiLU, nn.Softplus, nn.Softshrink, nn.Threshold,
 )  # fmt: skip
-# The classes of timm, Hugging Face transformers, CLIP and nanoGPT, which derive from nn.Module alone.
+# The classes of timm, Hugging Face transformers, CLIP and nanoGPT, which derive from nn.Module alone, and those of hush
+# that have no entry in the registry.
 _HIDDEN_NAMES = frozenset((
     "AccurateGELUActivation", "ClippedGELUActivation", "FastGELU", "FastGELUActivation", "GELU",
     "GELUActivation", "GELUTanh", "HardMish", "HardMishMe", "HardSwish", "HardSwishMe", "LaplaceActivation",
     "Mish", "MishActivation", "MishMe", "NewGELU", "NewGELUActivation", "PytorchGELUTanh", "QuickGELU",
-    "QuickGELUActivation", "ReLUSquaredActivation", "SiLUActivation", "Swish", "SwishMe", "XIELUActivation",
+    "QuickGELUActivation", "ReLUSquaredActivation", "SiLUActivation", "Swish", "SwishMe", "ThresholdedGELU",
+    "ThresholdedSiLU", "XIELUActivation",
 ))  # fmt: skip
 _GATE_NAMES = frozenset(("HardSigmoid", "HardSigmoidMe", "Sigmoid", "Tanh"))
 # They mix units, so no activation takes their place; they are here to be named as left alone.

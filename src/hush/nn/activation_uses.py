@@ -16,9 +16,16 @@ from torch.utils._pytree import tree_map
 
 from hush.nn.activation_places import known_activation
 from hush.nn.quiet_run import quietly, tensors_in
+from hush.nn.swap_report import FunctionUse
 from hush.nn.torch_functions import ELEMENTWISE_ACTIVATIONS
 
-__all__ = ["Uses", "inplace_matters", "watch_uses"]
+__all__ = ["OVERWROTE", "Uses", "function_uses", "inplace_matters", "watch_uses"]
+
+
+OVERWROTE = (
+    "Some of the activations worked in place, and changed a tensor that another layer, or a shortcut, read afterwards. "
+    "hush's never do: there the values before the activation are read now."
+)
 
 
 class Uses(TorchFunctionMode):
@@ -63,6 +70,14 @@ def watch_uses(model: nn.Module, example: Any) -> Uses:
         stack.enter_context(uses)
         _run(model, example)
     return uses
+
+
+def function_uses(model: nn.Module, uses: Uses) -> tuple[FunctionUse, ...]:
+    """The activations that were applied as functions, for a report."""
+    return tuple(
+        FunctionUse(place, type(model.get_submodule(place)).__name__, function, calls)
+        for (place, function), calls in uses.functions.items()
+    )
 
 
 def inplace_matters(model: nn.Module, activations: Sequence[nn.Module], example: Any) -> bool:

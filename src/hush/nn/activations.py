@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn import functional, moving_thresholds
-from hush.theory import ActivationEntry, entry_of
+from hush.theory import ActivationEntry, Kernel, entry_of
 from hush.theory.activations.registry import resolve
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["CST", "CReLU", "FATReLU", "ShiftedReLU", "SoftThreshold", "Threshold
 
 
 # A hold adds at least so many numbers to the state; fewer are the state of another activation.
-HELD_NUMBERS = 17
+HELD_NUMBERS = 18
 
 
 class Thresholded(nn.Module):
@@ -54,6 +54,11 @@ class Thresholded(nn.Module):
     def entry(self) -> ActivationEntry:
         """What the registry says of it."""
         return entry_of(self.activation)
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the pre-activations that it silences lie between two thresholds, and not below one."""
+        return self.entry.kernel is Kernel.ODD
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold:g}"
@@ -179,11 +184,12 @@ class FATReLU(Thresholded):
         return functional.fatrelu(x, self.threshold)
 
 
-def from_design(design: "Design", *, in_state_dict: bool = False) -> nn.Module:
+def from_design(design: "Design", *, in_state_dict: bool = False, dim: int = -1) -> nn.Module:
     """The activation of a design, at its τ and m, as the module that its entry in the registry names: hush's own, or
     torch's for those that have nothing to choose (ReLU, GELU, SiLU, tanh).
 
-    With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own.
+    With `in_state_dict` its τ and m are part of state_dicts, where it is one of hush's own. `dim` is where the units
+    are, which a threshold relative to the layer's own size asks: 1 behind a convolution.
     """
     entry = entry_of(design.activation)
     kind = entry.module_class()
@@ -194,23 +200,25 @@ def from_design(design: "Design", *, in_state_dict: bool = False) -> nn.Module:
     if entry.clipped and design.clip is None:
         raise ValueError(f"{design.activation} needs a clip, and this design has none.")
     values = {"threshold": design.threshold, "clip": design.clip}
-    module: nn.Module = kind(**{name: values[name] for name in entry.parameters})
+    options = {"dim": dim, "through_scale": design.through_scale is not False} if entry.relative else {}
+    module: nn.Module = kind(**{name: values[name] for name in entry.parameters}, **options)
     if isinstance(module, Thresholded):
         module.in_state_dict = in_state_dict
     return module
 
 
-def act_layer(design: "Design") -> Callable[..., nn.Module]:
+def act_layer(design: "Design", *, dim: int = -1) -> Callable[..., nn.Module]:
     """What makes the activation of a design anew at each call, as libraries take it that build their layers so.
 
         timm.create_model("resnet18", act_layer=hush.nn.act_layer(design))
 
     It takes `inplace` and ignores it. The thresholds and clips are part of the model's state_dict, as they are after
-    `swap_activations`.
+    `swap_activations`. For thresholds relative to the layer's own size, `dim` is where the units are: 1 in a network of
+    convolutions.
     """
     from_design(design)  # a design without a module fails here, and not when a model is built
-    return functools.partial(_layer, design)
+    return functools.partial(_layer, design, dim)
 
 
-def _layer(design: "Design", inplace: bool = False) -> nn.Module:
-    return from_design(design, in_state_dict=True)
+def _layer(design: "Design", dim: int, inplace: bool = False) -> nn.Module:
+    return from_design(design, in_state_dict=True, dim=dim)

@@ -79,7 +79,9 @@ class Rules:
         """What brings these pre-activations to the design: its share of zeros, or q* where φ has no threshold."""
         threshold, sparsity = self.design.threshold, self.design.sparsity
         flat = h.detach().double().flatten()
-        if threshold > 0.0 and 0.0 < sparsity < 1.0:
+        # A relative threshold has its share of zeros at any size.
+        relative = entry_of(self.design.activation).relative
+        if threshold > 0.0 and 0.0 < sparsity < 1.0 and not relative:
             sizes = flat.abs() if entry_of(self.design.activation).odd else flat
             silent = float(sizes.kthvalue(max(1, round(sparsity * len(flat)))).values)
             if silent > 0.0:

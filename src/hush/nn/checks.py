@@ -9,9 +9,11 @@ from hush.nn.activations import from_design
 from hush.nn.flow import weight_layers
 from hush.nn.quiet_run import Arguments
 from hush.nn.recognise import activations_of, phi_of
+from hush.nn.relative import Relative
+from hush.nn.structure import NORMALISATION_MODULES
 from hush.theory import Design
 
-__all__ = ["Inputs", "check_activations", "check_inputs", "check_kept", "check_model"]
+__all__ = ["Inputs", "check_activations", "check_inputs", "check_kept", "check_model", "check_units"]
 
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Any]
 
@@ -82,7 +84,26 @@ def check_activations(model: nn.Module, design: Design, allow: tuple[type[nn.Mod
                 f"or pass allow=({type(module).__name__},) if it stands outside the hidden layers."
             )
         count += 1
+    check_units(model)
     return count
+
+
+def check_units(model: nn.Module) -> None:
+    """Refuse a relative threshold that takes its size over something else than the channels of the convolution in front
+    of it; in a Sequential alone, where it can be seen what is in front."""
+    for name, parent in model.named_modules():
+        before: nn.Module | None = None
+        for child_name, child in parent.named_children() if isinstance(parent, nn.Sequential) else ():
+            if isinstance(child, Relative) and isinstance(before, nn.modules.conv._ConvNd):
+                dims = (child.dim,) if isinstance(child.dim, int) else child.dim
+                if not {1, -1 - len(before.kernel_size)} & {*dims}:
+                    path = f"{name}.{child_name}" if name else child_name
+                    raise ValueError(
+                        f"{child} at {path!r} takes the size of a layer over dim = {child.dim}, and the units of the "
+                        f"{type(before).__name__} in front of it are dim = 1: its channels."
+                    )
+            if not isinstance(child, (nn.Identity, nn.Dropout, nn.Dropout2d, *NORMALISATION_MODULES)):
+                before = child
 
 
 def check_kept(model: nn.Module, keep: tuple[str, ...]) -> None:

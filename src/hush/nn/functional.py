@@ -1,14 +1,19 @@
-"""The five activations as functions: exact zeros, one-kernel backwards that keep only the output.
+"""The activations as functions, with exact zeros; the first five with one-kernel backwards that keep only the output.
 
     shifted_relu(x)    = max(x − τ, 0)
     soft_threshold(x)  = sign(x) max(|x| − τ, 0)
     crelu(x)           = min(max(x − τ, 0), m)
     cst(x)             = sign(x) min(max(|x| − τ, 0), m)
     fatrelu(x)         = x for x > τ, else 0
+    thresholded_gelu(x) = GELU(x) where |GELU(x)| > τ, else 0
+    thresholded_silu(x) = SiLU(x) where |SiLU(x)| > τ, else 0
 
-One rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the kinks too. So the
-output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass the gradient at its
-bounds and would keep its input besides.
+For the first five one rule gives every derivative: 1 where the output is neither 0 nor ±m, and 0 elsewhere, *at* the
+kinks too. So the output is all that the backward needs, and the next layer keeps it anyway. `torch.clamp` would pass
+the gradient at its bounds and would keep its input besides.
+
+The same with thresholds relative to a layer's own size, `relative_relu` and the others, come from
+`hush.nn.relative_functions`.
 """
 
 import math
@@ -19,7 +24,21 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-__all__ = ["crelu", "cst", "fatrelu", "shifted_relu", "soft_threshold"]
+from hush.nn.relative_functions import relative_crelu, relative_cst, relative_relu, relative_soft_threshold
+
+__all__ = [
+    "crelu",
+    "cst",
+    "fatrelu",
+    "relative_crelu",
+    "relative_cst",
+    "relative_relu",
+    "relative_soft_threshold",
+    "shifted_relu",
+    "soft_threshold",
+    "thresholded_gelu",
+    "thresholded_silu",
+]
 
 _between = torch.ops.aten.hardtanh_backward.default  # grad where low < y < high, else 0
 _nonzero = torch.ops.aten.softshrink_backward.default  # grad where |y| > λ, else 0
@@ -61,10 +80,38 @@ def fatrelu(x: Tensor, threshold: float) -> Tensor:
     """FATReLU_τ(x) = x for x > τ, else 0; it jumps at τ."""
     if has_torch_function_unary(x):
         return _handed_over(fatrelu, x, threshold)
+    if threshold != threshold:  # not loaded yet; a comparison with NaN would let everything pass
+        return x * math.nan
     return _apply(_FATReLU, x, threshold, math.inf)
 
 
-def _handed_over(function: Callable[..., Tensor], x: Tensor, *parameters: float) -> Tensor:
+def thresholded_gelu(x: Tensor, threshold: float, approximate: str = "none") -> Tensor:
+    """GELU(x) where |GELU(x)| > τ, else 0; approximate as torch's "none" and "tanh", or "sigmoid" for x σ(1.702 x)."""
+    if has_torch_function_unary(x):
+        return _handed_over(thresholded_gelu, x, threshold, approximate)
+    return _keep_large(gelu(_float(x), approximate), threshold)
+
+
+def thresholded_silu(x: Tensor, threshold: float) -> Tensor:
+    """SiLU(x) where |SiLU(x)| > τ, else 0."""
+    if has_torch_function_unary(x):
+        return _handed_over(thresholded_silu, x, threshold)
+    return _keep_large(F.silu(_float(x)), threshold)
+
+
+def _keep_large(y: Tensor, threshold: float) -> Tensor:
+    if threshold != threshold:  # not loaded yet; a comparison with NaN would let everything pass
+        return y * math.nan
+    # The derivative of hardshrink is 1 where its output is not 0, and 0 elsewhere, at ±τ too; a NaN passes.
+    return F.hardshrink(y, _in_dtype(threshold, y.dtype))
+
+
+def gelu(x: Tensor, approximate: str) -> Tensor:
+    """torch's GELU, and beside its two forms the one of CLIP, "sigmoid"."""
+    return x * torch.sigmoid(1.702 * x) if approximate == "sigmoid" else F.gelu(x, approximate=approximate)
+
+
+def _handed_over(function: Callable[..., Tensor], x: Tensor, *parameters: float | str) -> Tensor:
     """To a tensor subclass or to who watches torch's functions, as torch's own functions do it."""
     result: Tensor = handle_torch_function(function, (x,), x, *parameters)
     return result
@@ -155,6 +202,9 @@ _EAGER: dict[type[_Activation], type[torch.autograd.Function]] = {
 
 def drops_gradient_at_zero(node: object) -> bool:
     """Whether an autograd node is one of these functions: its backward is 0 wherever its output is."""
+    if isinstance(node, torch.autograd.graph.Node) and node.name() == "HardshrinkBackward0":
+        # The thresholded forms end in it. With a λ below 0, which they never have, it would let all pass, zeros too.
+        return float(node._saved_lambd) >= 0.0  # type: ignore[attr-defined]
     forward = getattr(type(node), "_forward_cls", None)
     return forward in _EAGER or forward in _EAGER.values()
 

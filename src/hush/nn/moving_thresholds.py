@@ -7,7 +7,7 @@ are those of `hush.nn.functional`: `torch.where` passes the gradient in the bran
 import torch
 from torch import Tensor
 
-__all__ = ["jump", "odd", "one_sided"]
+__all__ = ["jump", "keep_large", "odd", "one_sided"]
 
 
 def one_sided(x: Tensor, threshold: Tensor, clip: Tensor) -> Tensor:
@@ -28,3 +28,8 @@ def odd(x: Tensor, threshold: Tensor, clip: Tensor) -> Tensor:
 def jump(x: Tensor, threshold: Tensor) -> Tensor:
     """x for x > τ, else 0."""
     return torch.where(x <= threshold.to(x.device, x.dtype), 0.0, x)
+
+
+def keep_large(y: Tensor, threshold: Tensor) -> Tensor:
+    """y where |y| > τ, else 0."""
+    return torch.where(y.abs() <= threshold.to(y.device, y.dtype), 0.0, y)

@@ -15,7 +15,7 @@ from torch import nn
 from hush.theory import Activation, ActivationEntry, Kernel, entries
 from hush.theory.activations.registry import resolve, version
 
-__all__ = ["Recognised", "activations_of", "is_activation", "phi_of", "recognise"]
+__all__ = ["Recognised", "activations_of", "is_activation", "phi_of", "phi_of_function", "recognise"]
 
 # What torch files under activations and is none in the sense of φ: they mix units, or turn outputs into probabilities.
 _NOT_ELEMENTWISE = (
@@ -32,8 +32,14 @@ _TORCH = tuple(
     if kind not in _NOT_ELEMENTWISE
 )
 
-# The Python modules of other libraries that hold activations and nothing else; no library is imported for it.
-_LIBRARIES = ("transformers.activations", "timm.layers.activations", "timm.layers.activations_me")
+# The Python modules that hold activations without an entry in the registry, and nothing else: those of other libraries,
+# none of which is imported for it, and hush's thresholded forms of GELU and SiLU, for which the theory has no formulas.
+_LIBRARIES = (
+    "hush.nn.thresholded_forms",
+    "transformers.activations",
+    "timm.layers.activations",
+    "timm.layers.activations_me",
+)
 
 _Read = Callable[[Any], tuple[float, ...] | None]
 
@@ -48,16 +54,19 @@ class Recognised:
         kernel: how the native engine computes it; None leaves it to torch.
         threshold, clip: what the kernel needs: τ, and m or ∞.
         inplace: whether the module overwrites its input. Modules of hush never do.
+        through_scale: of a threshold relative to the layer's own size, whether the gradient goes through that.
     """
 
     entry: ActivationEntry
     parameters: dict[str, float]
     inplace: bool
+    through_scale: bool | None = None
 
     @property
     def phi(self) -> Activation:
         """φ, as the theory's value object."""
-        return self.entry.construct(*self.parameters.values())
+        options = {} if self.through_scale is None else {"through_scale": self.through_scale}
+        return self.entry.construct(*self.parameters.values(), **options)
 
     @property
     def kernel(self) -> Kernel | None:
@@ -79,7 +88,8 @@ def recognise(module: nn.Module) -> Recognised | None:
         if values is not None:
             # torch's modules say of themselves whether they overwrite; those of hush ignore the wish.
             inplace = not own and bool(getattr(module, "inplace", False))
-            return Recognised(entry, dict(zip(entry.parameters, values, strict=True)), inplace)
+            through = bool(getattr(module, "through_scale", True)) if entry.relative else None
+            return Recognised(entry, dict(zip(entry.parameters, values, strict=True)), inplace, through)
     return None
 
 
@@ -87,6 +97,16 @@ def phi_of(module: nn.Module) -> Activation | None:
     """φ of an activation module; None where it is not known."""
     found = recognise(module)
     return None if found is None else found.phi
+
+
+def phi_of_function(name: str, given: dict[str, Any]) -> Activation | None:
+    """φ of a function of `hush.nn.functional`, by its name and arguments; None where the theory has no formulas for it,
+    as for the thresholded forms of GELU and SiLU."""
+    entry = next((entry for entry in entries() if entry.name == name), None)
+    if entry is None:
+        return None
+    through = bool(given.get("through_scale", True)) if entry.relative else None
+    return Recognised(entry, {each: float(given[each]) for each in entry.parameters}, False, through).phi
 
 
 def is_activation(module: nn.Module) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from hush.nn.relative import Relative
+
 from .cpu import isa
 from .modules import has_own_forward, is_sparse_linear, is_sparse_sequential, stretches_of
 
@@ -21,7 +23,7 @@ class Report:
     Attributes:
         taken: the Linears of each fused stretch, in order.
         alone: the other Linears: each leaves out the zeros of its own input.
-        left: (name, reason) of the layers with weights that stay with torch.
+        left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
     """
 
     taken: tuple[tuple[str, ...], ...]
@@ -56,6 +58,8 @@ def _why_left(module: nn.Module) -> str | None:
     kind = type(module).__name__
     if is_sparse_linear(module):
         return None
+    if isinstance(module, Relative):
+        return f"{kind}: the size of each sample's layer is measured by torch; a Linear behind it leaves out its zeros"
     if isinstance(module, _CONVOLUTIONS):
         return f"{kind}: convolutions run on torch"
     if isinstance(module, nn.MultiheadAttention):

@@ -19,15 +19,18 @@ import numpy as np
 from hush.theory._arrays import Array
 from hush.theory._checks import check_samples, check_size, check_variance
 from hush.theory._normal import ndtri
+from hush.theory.block.chain import Chain
 from hush.theory.block.protocol import Block
 from hush.theory.block.residual import Residual
 from hush.theory.chain_draws import REACH, Draws, Single, draw
 from hush.theory.input_norms import InputNorms
-from hush.theory.unit_run import run_units, unit_samples
+from hush.theory.unit_run import run_chain_units, run_units, unit_samples
 
 __all__ = ["SAMPLES", "largest_gains", "run_chains"]
 
 SAMPLES = 4000
+# Of chains that are run unit by unit, which takes a second for so many; enough for odds of a few in a thousand.
+_UNIT_CHAINS = 1500
 
 
 # The last two results are kept, so that whoever asks for the odds and then for the quantiles pays once.
@@ -43,14 +46,14 @@ def run_chains(
 ) -> tuple[Array, Array]:
     """(k at layers 1 … depth, log10 gain from the last layer to layers 1 … depth − 1); shapes (layers, samples).
 
-    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks whose units stay those of
-    the stream are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
+    Where the block carries a stream, k is its |x|²/N as it enters blocks 1 … depth. Blocks that remember their units
+    are run unit by unit (`unit_run`), and may be fewer than `samples`. Both are read-only.
     """
     check_variance("q_start", q_start)
     check_size(width, depth)
     check_samples(samples, depth)
     if block.keeps_units:
-        return _read_only(*_run_units(cast(Residual, block), width, depth, q_start, norms, samples, seed))
+        return _read_only(*_run_units(cast(Residual | Chain, block), width, depth, q_start, norms, samples, seed))
     draws = draw(depth, samples, seed, norms)
     if block.keeps_stream:
         draws = _as_measured(draws, width, seed)
@@ -71,12 +74,17 @@ def _read_only(k: Array, gains: Array) -> tuple[Array, Array]:
 
 
 def _run_units(
-    block: Residual, width: int, depth: int, q_start: float, norms: InputNorms, samples: int, seed: int
+    block: Residual | Chain, width: int, depth: int, q_start: float, norms: InputNorms, samples: int, seed: int
 ) -> tuple[Array, Array]:
     count = unit_samples(width, depth, samples)
+    if isinstance(block, Chain):
+        count = min(count, _UNIT_CHAINS)
     # Evenly spread over the inputs' norms, for there may be few of them.
     scores = ndtri((np.random.default_rng((seed, 2)).permutation(count) + 0.5) / count)
-    return run_units(block, width, depth, q_start * np.clip(norms.at(scores), 1.0 / REACH, REACH), seed)
+    starts = q_start * np.clip(norms.at(scores), 1.0 / REACH, REACH)
+    if isinstance(block, Chain):
+        return run_chain_units(block, width, depth, starts, seed)
+    return run_units(block, width, depth, starts, seed)
 
 
 def _as_measured(draws: Draws, width: int, seed: int) -> Draws:

@@ -22,11 +22,11 @@ _STEP = 0.1
 def clip_from_slope(name: str, threshold: float, v_prime: float, q_star: float = 1.0) -> float:
     """m such that V′(q*) = v_prime on the Edge of Chaos; V′ rises with m from 0 to 1 (paper, Figure 3)."""
     if name not in clipped_names():
-        raise ValueError(f"only {' and '.join(clipped_names())} have a clip, got {name!r}.")
+        raise ValueError(f"only {', '.join(clipped_names())} have a clip, got {name!r}.")
     if not 0.0 < v_prime < 1.0:
         raise ValueError(f"V′(q*) of a clipped activation lies strictly between 0 and 1, got {v_prime}.")
     check_positive("q_star", q_star)
-    unit = math.sqrt(q_star)
+    unit = entry_of(name).unit(q_star)
     return unit * _unit_clip(entry_of(name), threshold / unit, v_prime)
 
 
@@ -42,7 +42,11 @@ def _unit_clip(entry: ActivationEntry, tau: float, v_prime: float) -> float:
     if gap(low) >= 0.0 or gap(high) <= 0.0:
         below = _last_below(gap, low, high)
         if below is None or gap(below + _STEP) < 0.0:
-            raise ValueError(f"no clip of {entry.name} at a threshold of {tau:g} √q* gives V′(q*) = {v_prime}.")
+            unit = "of the layer's own size" if entry.relative else "√q*"
+            most = f"; without a clip it is {gap(high) + v_prime:.3g}" if gap(high) <= 0.0 else ""
+            raise ValueError(
+                f"no clip of {entry.name} at a threshold of {tau:g} {unit} gives V′(q*) = {v_prime}{most}."
+            )
         low, high = below, below + _STEP
     return math.exp(find_root(gap, low, high, xtol=1e-14, rtol=1e-14))
 
@@ -66,8 +70,9 @@ def slope_and_curvature_of_clip(name: str, threshold: float, clip: Value, q_star
     for m in clips.ravel():
         activation(name, threshold, float(m))  # says what is wrong
     check_positive("q_star", q_star)
-    unit = math.sqrt(q_star)
-    entry, tau, scaled = entry_of(name), threshold / unit, clips.ravel() / unit
+    entry = entry_of(name)
+    unit = entry.unit(q_star)
+    tau, scaled = threshold / unit, clips.ravel() / unit
     slopes, curvatures = _slopes_on_edge(entry, tau, scaled), _curvatures_on_edge(entry, tau, scaled)
     return (
         in_form_of(clip, slopes.reshape(clips.shape)),

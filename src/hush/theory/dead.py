@@ -6,6 +6,7 @@ from hush.theory._arrays import Array
 from hush.theory._normal import ndtr
 from hush.theory.activations._panels import nodes_and_weights
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import Relative
 
 __all__ = ["dead_units"]
 
@@ -27,6 +28,8 @@ def dead_units(phi: Activation, q: Array, rho: Array, inputs: int) -> Array:
     are cut there and shrink towards it. (Gauss–Hermite, which knows nothing of the step, is wrong by 0.02 at ρ =
     0.995.)
     """
+    if isinstance(phi, Relative):
+        q = np.ones_like(np.asarray(q, dtype=np.float64))  # its silent interval is in units of √q
     q, rho = np.broadcast_arrays(np.asarray(q, dtype=np.float64), np.clip(np.asarray(rho, dtype=np.float64), 0.0, 1.0))
     # So near to 0 and 1 that no p(z) tells the difference, and far enough to divide by.
     shared, own = np.sqrt(q * np.maximum(rho, 1e-30)).ravel(), np.sqrt(q * np.maximum(1.0 - rho, 1e-30)).ravel()

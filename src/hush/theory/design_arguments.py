@@ -6,9 +6,21 @@ from hush.theory.activations.protocol import Activation
 from hush.theory.activations.registry import activation as activation_called
 from hush.theory.activations.registry import entry_of
 
-__all__ = ["checked_clip", "given_sparsity", "has_clip_to_choose", "named_phi"]
+__all__ = [
+    "RELATIVE_CLIP",
+    "checked_clip",
+    "given_sparsity",
+    "has_clip_to_choose",
+    "named_phi",
+    "resolve_through_scale",
+]
 
-# In units of √q*. Beyond the first no input ever comes; below the second σ_w would exceed a hundred million.
+# The clip of a relative activation unless another is given, in units of the layer's own root mean square. V is a
+# straight line with any clip, so the gradient needs none at the start; in training it keeps q from running away, and
+# twice the size learnt best in chains (docs/relative.md).
+RELATIVE_CLIP = 2.0
+# In units of √q*, or of the layer's own size. Beyond the first no input ever comes; below the second σ_w would exceed a
+# hundred million.
 _LARGEST_CLIP, _SMALLEST_CLIP = 1e6, 1e-9
 
 
@@ -29,10 +41,28 @@ def given_sparsity(activation: str, sparsity: float | None, q_star: float = 1.0)
     return float(sparsity)
 
 
-def named_phi(activation: str, threshold: float, clip: float | None) -> Activation:
+def named_phi(activation: str, threshold: float, clip: float | None, through_scale: bool | None = None) -> Activation:
     """φ by name, whether or not it has a threshold."""
     entry = entry_of(activation)
-    return activation_called(activation, threshold, clip) if entry.designable else entry.construct()
+    if not entry.designable:
+        return entry.construct()
+    return activation_called(activation, threshold, clip, through_scale=through_scale)
+
+
+def resolve_through_scale(activation: str, through_scale: bool | None) -> bool | None:
+    """Of a relative activation True unless said otherwise; None of all others, for which nothing can be said.
+
+    Raises:
+        ValueError: if it is said of another.
+    """
+    if entry_of(activation).relative:
+        return True if through_scale is None else bool(through_scale)
+    if through_scale is not None:
+        raise ValueError(
+            f"through_scale = {through_scale} is for thresholds relative to a layer's own size, and that of "
+            f"{activation} is not."
+        )
+    return None
 
 
 def has_clip_to_choose(activation: str, v_prime: float | None, clip: float | None) -> bool:
@@ -42,6 +72,8 @@ def has_clip_to_choose(activation: str, v_prime: float | None, clip: float | Non
         return True
     if v_prime is not None or clip is not None:
         given = f"clip = {clip}" if v_prime is None else f"v_prime = {v_prime}"
+        if entry_of(activation).relative:
+            raise ValueError(f"{activation} has no clip to choose; {entry_of(activation).twin} has one; got {given}.")
         raise ValueError(f"{activation} has no clip to choose, and V′(q*) = 1 on its Edge of Chaos; got {given}.")
     return False
 
@@ -51,11 +83,12 @@ def checked_clip(activation: str, clip: float, q_star: float) -> float:
     without = f"without a clip {activation} is {twin}" if twin else "take a smaller one"
     if math.isinf(clip):
         raise ValueError(f"clip must be finite, got {clip}; {without}.")
-    unit = math.sqrt(q_star)
+    unit = entry_of(activation).unit(q_star)
+    named = "rms(h)" if entry_of(activation).relative else "√q*"
     if clip > _LARGEST_CLIP * unit:
         raise ValueError(
-            f"clip must be at most {_LARGEST_CLIP:g} √q*, got {clip}, which nothing ever reaches; {without}."
+            f"clip must be at most {_LARGEST_CLIP:g} {named}, got {clip}, which nothing ever reaches; {without}."
         )
     if 0.0 < clip < _SMALLEST_CLIP * unit:
-        raise ValueError(f"clip must be at least {_SMALLEST_CLIP:g} √q*, got {clip}, which lets no gradient pass.")
+        raise ValueError(f"clip must be at least {_SMALLEST_CLIP:g} {named}, got {clip}, which lets no gradient pass.")
     return float(clip)

@@ -11,7 +11,7 @@ from hush.theory.block.chain import Chain
 from hush.theory.block.feedforward import FeedForward
 from hush.theory.block.norm import Norm
 from hush.theory.block.residual import Residual
-from hush.theory.design_rows import rows_of_stream
+from hush.theory.design_rows import parameter_rows, rows_of_stream
 from hush.theory.fixed_points import FixedPoint, Stability
 from hush.theory.training_rule import TRAINABLE_ODDS
 from hush.theory.verdict import Odds
@@ -25,9 +25,10 @@ __all__ = ["Design", "GainLog10", "input_variance"]
 _UNCLIPPED_INPUT = 0.75
 
 
-def input_variance(q_star: float, threshold: float, clip: float | None) -> float:
+def input_variance(activation: str, q_star: float, threshold: float, clip: float | None) -> float:
     """What the variance of the inputs should be: q*, or 0.75 q* where q* is stable from below only."""
-    return q_star * (_UNCLIPPED_INPUT if clip is None and threshold > 0.0 else 1.0)
+    below_only = clip is None and threshold > 0.0 and not entry_of(activation).relative
+    return q_star * (_UNCLIPPED_INPUT if below_only else 1.0)
 
 
 # The fields that a plain chain has nothing to say in.
@@ -78,6 +79,8 @@ class Design:
             reads φ and writes to the stream, each over its fan-in; None where there is none. Biases are 0.
         stream_start, stream_end: |x|²/N as it enters the first block, and its median behind the last.
         separation: the median of 1 − ρ of two typical inputs behind the last block.
+        through_scale: of a relative activation, whose threshold and clip are in units of the layer's own root mean
+            square, whether the gradient goes through that; None for others.
     """
 
     activation: str
@@ -110,6 +113,7 @@ class Design:
     stream_start: float | None = None
     stream_end: float | None = None
     separation: float | None = None
+    through_scale: bool | None = None
 
     @property
     def sigma_w(self) -> float:
@@ -125,7 +129,7 @@ class Design:
         stream, that of its start."""
         if self.stream_start is not None:
             return self.stream_start
-        return input_variance(self.q_star, self.threshold, self.clip)
+        return input_variance(self.activation, self.q_star, self.threshold, self.clip)
 
     @property
     def trains(self) -> bool | None:
@@ -142,7 +146,9 @@ class Design:
     def phi(self) -> Activation:
         """The activation as the theory's value object."""
         entry = entry_of(self.activation)
-        return activation(self.activation, self.threshold, self.clip) if entry.designable else entry.construct()
+        if not entry.designable:
+            return entry.construct()
+        return activation(self.activation, self.threshold, self.clip, through_scale=self.through_scale)
 
     def block(self) -> Chain | Residual | FeedForward:
         """The block that it designs, as the theory's object."""
@@ -197,6 +203,8 @@ class Design:
         values = {**asdict(self), "fixed_points": points}
         if self.positions == 1:
             del values["positions"]
+        if self.through_scale is None:
+            del values["through_scale"]
         if self.block_name == "chain":
             for field in _OF_STREAMS:
                 del values[field]
@@ -233,8 +241,7 @@ class Design:
         rows = [
             ("activation", self.activation),
             ("sparsity s", f"{self.sparsity:g}"),
-            ("threshold τ", f"{self.threshold:.6g}"),
-            ("clip m", "none" if self.clip is None else f"{self.clip:.6g}"),
+            *parameter_rows(self),
             ("q*", f"{self.q_star:g}"),
             ("σ_w²", f"{self.sigma_w2:.6g}"),
             ("σ_b²", f"{self.sigma_b2:.6g}"),

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hush.theory.design_result import Design
 
-__all__ = ["rows_of_stream"]
+__all__ = ["parameter_rows", "rows_of_stream"]
+
+
+def parameter_rows(design: "Design") -> list[tuple[str, str]]:
+    """The rows of τ and m, and of what they are measured in."""
+    unit = "" if design.through_scale is None else " rms(h)"
+    rows = [
+        ("threshold τ", f"{design.threshold:.6g}{unit}"),
+        ("clip m", "none" if design.clip is None else f"{design.clip:.6g}{unit}"),
+    ]
+    if design.through_scale is not None:
+        rows.append(("gradient through rms(h)", "yes" if design.through_scale else "no"))
+    return rows
 
 
 def rows_of_stream(design: "Design") -> list[tuple[str, str]]:
@@ -18,8 +30,7 @@ def rows_of_stream(design: "Design") -> list[tuple[str, str]]:
         ("norm", place),
         ("activation", design.activation),
         ("sparsity s", f"{design.sparsity:g}"),
-        ("threshold τ", f"{design.threshold:.6g}"),
-        ("clip m", "none" if design.clip is None else f"{design.clip:.6g}"),
+        *parameter_rows(design),
         ("q*", f"{design.q_star:g}"),
         *((name, f"{value:.6g}") for name, value in sigmas if value is not None),
         ("branch scale β", f"{design.branch_scale:.6g}{rule}"),

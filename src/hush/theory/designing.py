@@ -8,7 +8,14 @@ from hush.theory.block.chain import Chain
 from hush.theory.block.norm import Norm
 from hush.theory.chain_run import run_chains
 from hush.theory.clip_slope import clip_from_slope
-from hush.theory.design_arguments import checked_clip, given_sparsity, has_clip_to_choose, named_phi
+from hush.theory.design_arguments import (
+    RELATIVE_CLIP,
+    checked_clip,
+    given_sparsity,
+    has_clip_to_choose,
+    named_phi,
+    resolve_through_scale,
+)
 from hush.theory.design_result import Design, GainLog10, input_variance
 from hush.theory.edge import edge_of_chaos
 from hush.theory.fixed_points import FixedPoint, Stability, variance_fixed_points
@@ -42,11 +49,15 @@ def design(
     branch_scale: float | str = "1/sqrt(depth)",
     hidden: int | None = None,
     stream_start: float | None = None,
+    through_scale: bool | None = None,
 ) -> Design:
     """τ, m, σ_w, σ_b on the Edge of Chaos for a target sparsity, and a verdict.
 
     With width and depth the clip is the largest at which at most `odds` of the initialisations explode; with v_prime
     or clip, that is used and, given width and depth, judged.
+
+    Of the relative activations, whose threshold and clip are in units of the layer's own root mean square, V is a
+    straight line with a slope below 1 at any clip, so nothing needs a clip to be safe: the clip is 2 unless given.
 
     In a block on a residual stream nothing runs away that a clip could hold: σ_out makes up for what it takes from the
     gradient, so its gain is β² with any clip, and a smaller clip, which adds less to the stream, makes it no safer. The
@@ -55,8 +66,9 @@ def design(
     the middle block.
 
     Arguments:
-        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or one that was registered; without a sparsity one
-            that has no parameters, such as "relu", "gelu", "silu" or "tanh".
+        activation: "crelu", "cst", "shifted_relu", "soft_threshold", or with thresholds relative to the layer's own
+            size "relative_crelu", "relative_cst", "relative_relu", "relative_soft_threshold", or one registered;
+            without a sparsity one that has no parameters, such as "relu", "gelu", "silu" or "tanh".
         sparsity: the share of exact zeros, P(φ = 0) at q*; None for activations without a threshold.
         v_prime: the slope V′(q*) to choose the clip by.
         norms: the spread of |x|²/N over the inputs (default: standardised images).
@@ -69,6 +81,8 @@ def design(
         hidden: hidden units of a block of two matrices; 4 × width unless given.
         stream_start: |x|²/N as it enters the first block; 1 unless given, and in a residual block without a norm, where
             q is |x|²/N, what puts q* in the middle.
+        through_scale: of a relative activation, whether the gradient goes through the root mean square (as it does
+            unless False is given) or takes it for a constant.
 
     Raises:
         ValueError: if a value is out of range or arguments contradict each other.
@@ -91,6 +105,7 @@ def design(
             branch_scale=branch_scale,
             hidden=hidden,
             stream_start=stream_start,
+            through_scale=resolve_through_scale(activation, through_scale),
         )
         if v_prime is not None:
             raise ValueError(
@@ -112,6 +127,7 @@ def design(
     else:
         threshold = 0.0
     sparsity = given_sparsity(activation, sparsity, q_star)
+    through_scale = resolve_through_scale(activation, through_scale)
     if (width is None) != (depth is None):
         raise ValueError(f"width and depth go together, got width = {width} and depth = {depth}.")
     if width is not None and depth is not None:
@@ -122,12 +138,14 @@ def design(
         m = checked_clip(activation, clip, q_star)
     elif v_prime is not None:
         m = clip_from_slope(activation, threshold, v_prime, q_star)
+    elif entry_of(activation).relative:
+        m = RELATIVE_CLIP
     elif width is None or depth is None:
         raise ValueError(f"{activation} needs a clip: give width and depth to have it chosen, or v_prime, or clip.")
     else:
         size = (width, depth, odds)
         m = largest_safe_clip(activation, sparsity, *size, q_star=q_star, norms=norms, positions=positions)
-    phi = named_phi(activation, threshold, m)
+    phi = named_phi(activation, threshold, m, through_scale)
     sigma_w2, sigma_b2 = edge_of_chaos(phi, q_star)
     chain = Chain(phi, math.sqrt(sigma_w2), math.sqrt(sigma_b2), positions)
     slope, curvature, chi1 = chain.variance_slope(q_star), chain.variance_curvature(q_star), chain.gain(q_star)
@@ -139,7 +157,7 @@ def design(
     fixed = (FixedPoint(q_star, slope, curvature, Stability.NEUTRAL),) if points.continuum else points.points
     chance = gain = None
     if width is not None and depth is not None:
-        start = input_variance(q_star, threshold, m)
+        start = input_variance(activation, q_star, threshold, m)
         outcome = judge_gains(run_chains(chain, width, depth, start, norms)[1])
         levels = outcome.gain_log10
         gain, chance = GainLog10(levels[0.1], levels[0.5], levels[0.9]), Odds(outcome.explode, outcome.vanish)
@@ -161,4 +179,5 @@ def design(
         odds=chance,
         verdict=verdict_on(activation, sparsity, q_star, slope, curvature, fixed, width, depth, chance),
         positions=positions,
+        through_scale=through_scale,
     )

@@ -21,8 +21,10 @@ import numpy as np
 from hush.theory._arrays import Array
 from hush.theory._checks import check_size
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import Relative
 from hush.theory.block.choose import block_from
 from hush.theory.block.protocol import Block
+from hush.theory.block.relative_layer import relative_layer
 from hush.theory.chain_run import run_chains
 from hush.theory.input_norms import InputNorms
 from hush.theory.training_rule import EXPLODING_GAIN_LOG10, VANISHING_GAIN_LOG10
@@ -107,8 +109,15 @@ def bands(
         # Nothing is drawn between the stream and the pre-activation. What is known exactly still moves by a norm's ε.
         chi = 1.0 + _NEARLY * rng.standard_normal(kept.shape)
     shares = []
-    for share, draw in zip((block.sparsity(kept), block.saturation(kept)), noise, strict=True):
-        shares.append(np.clip(share + np.sqrt(share * (1.0 - share)) * draw, 0.0, 1.0))
+    # Of thresholds in units of the layer's own size, what the shares have in common with the size does not show.
+    knowns = (0.0, 0.0)
+    if isinstance(block.phi, Relative):
+        layer = relative_layer(block.phi)
+        knowns = (layer.silent_known, layer.saturated_known)
+    parts = (block.sparsity(kept), block.saturation(kept))
+    for share, draw, known in zip(parts, noise, knowns, strict=True):
+        spread = np.maximum(share * (1.0 - share) - known, 0.0)
+        shares.append(np.clip(share + np.sqrt(spread) * draw, 0.0, 1.0))
     back = np.vstack([gains[:, healthy], np.zeros(kept.shape[1])])
     return Bands(
         width,

@@ -6,11 +6,12 @@ import numpy as np
 
 from hush.theory._checks import check_positive, check_samples, check_size
 from hush.theory._root import find_root
-from hush.theory.activations.registry import activation
+from hush.theory.activations.registry import activation, entry_of
 from hush.theory.block.chain import Chain
 from hush.theory.chain_draws import Draws, Single, draw
 from hush.theory.chain_run import SAMPLES, largest_gains
 from hush.theory.clip_slope import clip_from_slope
+from hush.theory.design_arguments import RELATIVE_CLIP
 from hush.theory.edge import edge_of_chaos
 from hush.theory.input_norms import IMAGE_NORMS, InputNorms
 from hush.theory.sparsity_threshold import threshold_from_sparsity
@@ -48,6 +49,11 @@ def largest_safe_clip(
     """
     if not 0.0 < odds < 1.0:
         raise ValueError(f"odds must lie strictly between 0 and 1, got {odds}.")
+    if entry_of(name).relative:
+        raise ValueError(
+            f"{name} needs no clip to be safe: V is a straight line with a slope below 1 at any; design takes "
+            f"{RELATIVE_CLIP:g} rms(h) unless another is given."
+        )
     check_size(width, depth, positions)
     check_samples(SAMPLES, depth)
     check_positive("q_star", q_star)

@@ -22,7 +22,13 @@ from hush.theory.block.feedforward import FeedForward
 from hush.theory.block.norm import Norm, check_norm
 from hush.theory.block.residual import Residual
 from hush.theory.chain_run import run_chains
-from hush.theory.design_arguments import checked_clip, given_sparsity, has_clip_to_choose, named_phi
+from hush.theory.design_arguments import (
+    RELATIVE_CLIP,
+    checked_clip,
+    given_sparsity,
+    has_clip_to_choose,
+    named_phi,
+)
 from hush.theory.design_result import Design, GainLog10
 from hush.theory.input_norms import InputNorms
 from hush.theory.pair_bands import run_pairs
@@ -70,6 +76,7 @@ class StreamRequest:
     branch_scale: float | str
     hidden: int | None
     stream_start: float | None
+    through_scale: bool | None = None
 
     def __post_init__(self) -> None:
         if self.block not in BLOCKS:
@@ -115,11 +122,12 @@ def design_stream(asked: StreamRequest) -> Design:
         return _judged(asked, sparsity, threshold, None)
     if asked.clip is not None:
         return _judged(asked, sparsity, threshold, checked_clip(asked.activation, asked.clip, asked.q_star))
-    return _judged(asked, sparsity, threshold, _CLIP * math.sqrt(asked.q_star))
+    usual = RELATIVE_CLIP if entry_of(asked.activation).relative else _CLIP * math.sqrt(asked.q_star)
+    return _judged(asked, sparsity, threshold, usual)
 
 
 def _judged(asked: StreamRequest, sparsity: float, threshold: float, clip: float | None) -> Design:
-    phi = named_phi(asked.activation, threshold, clip)
+    phi = named_phi(asked.activation, threshold, clip, asked.through_scale)
     block, start = _place(asked, _block(asked, phi))
     in2 = block.sigma_1**2 if isinstance(block, FeedForward) else None
     up2 = None if not isinstance(block, FeedForward) or block.sigma_up is None else block.sigma_up**2
@@ -153,6 +161,7 @@ def _judged(asked: StreamRequest, sparsity: float, threshold: float, clip: float
         sigma_up2=up2,
         sigma_out2=out2,
         stream_start=start,
+        through_scale=asked.through_scale,
     )
     if asked.width is not None and asked.depth is not None:
         made = _with_odds(made, block, asked.width, asked.depth, asked.norms)

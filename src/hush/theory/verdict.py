@@ -58,7 +58,9 @@ def verdict_on(
         return f"{share}: the first layers will hardly learn; take a wider or shallower network."
     if odds.explode > _SOME:
         return f"{share}: it should train, with some initialisations lost."
-    if entry_of(activation).clipped and sparsity >= 0.85 and slope <= 0.55:
+    # What the paper saw of a low V′ it saw of clips; a relative threshold has a low V′ with any clip.
+    clipped = entry_of(activation).clipped and not entry_of(activation).relative
+    if clipped and sparsity >= 0.85 and slope <= 0.55:
         return (
             f"{share}: it should train, but with so low a clip the paper saw slow and unstable training late on, "
             f"which no property of the initialisation shows."

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from hush.data.catalogue import CATALOGUE
-from hush.theory import Design, activation, activation_names, clipped_names, design
+from hush.theory import Design, activation, activation_names, clipped_names, design, entry_of
 from hush.train.architectures import ARCHITECTURES, Architecture, parse_branch_scale
 from hush.train.dense_activations import dense_names
 from hush.train.recipe import Recipe, recipe_for, steps_of_an_epoch
@@ -216,6 +216,11 @@ class TrainConfig:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
         if self.hold and not self.designed:
             raise ValueError(f"{self.activation} has no threshold to move, so hold = True holds nothing.")
+        if self.hold and entry_of(self.activation).relative:
+            raise ValueError(
+                f"the threshold of {self.activation} is relative to the layer's own size and moves with it already; "
+                f"hold = True is for the others, such as crelu."
+            )
         if not self.designed:
             for name in ("sparsity", "threshold", "clip", "v_prime"):
                 if getattr(self, name) is not None:

@@ -27,6 +27,32 @@ def test_compiled_as_eager_and_never_compiled_again(name, backend):
     torch.testing.assert_close(fast.eval()(x), plain.eval()(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("seen_before", [True, False])
+def test_compiled_units_come_back_where_an_eager_run_has_shown_the_bias(seen_before):
+    torch.compiler.reset()
+    counters.clear()
+    plain, model = network(), network()
+    for one in (plain, model):
+        with torch.no_grad():
+            one[0].bias[7] = -40.0
+        hold = hush.hold(one, 0.9, window=5, revive="bias")
+    if seen_before:
+        model.eval()(batches(1)[0])
+        model.train()
+    fast = torch.compile(model, fullgraph=True, backend="eager")
+    one, other = sgd(plain), sgd(model)
+    for x in batches(12):
+        take_step(plain, one, x)
+        take_step(fast, other, x)
+    assert counters["stats"]["unique_graphs"] <= 3
+    if seen_before:
+        torch.testing.assert_close(model[0].bias, plain[0].bias, rtol=1e-4, atol=1e-5)
+        assert hold.report().layers[0].revived == 1
+    else:
+        assert model[0].bias[7] == -40.0
+        assert "no bias in front" in str(hold.report())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_values_and_derivatives_at_the_kinks(name, dtype):

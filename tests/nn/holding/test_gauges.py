@@ -4,6 +4,7 @@ import math
 import statistics
 
 import pytest
+import torch
 
 import hush
 import hush.nn as hn
@@ -32,6 +33,39 @@ def test_a_small_error_shrinks_by_the_gain_at_each_step(name):
         assert errors[k] / errors[0] == pytest.approx(0.9**k, abs=0.06)
 
 
+@pytest.mark.parametrize(("gain", "settled"), [(0.05, 40), (0.2, 10)])
+def test_step_response_from_half_to_95_percent(gain, settled):
+    # The loop by itself, on exact Gaussian shares: no overshoot, and within 0.01 after so many steps.
+    normal = statistics.NormalDist()
+    slope, exact = normal.pdf(normal.inv_cdf(0.95)), [0.0]
+    for _ in range(2 * settled):
+        exact.append(exact[-1] + gain * (0.95 - normal.cdf(exact[-1])) / slope)
+    assert next(k for k, t in enumerate(exact) if normal.cdf(t) > 0.94) <= settled
+    model, hold, optimizer = _held(hn.CReLU(0.0, 1.0), 0.95, gain=gain)
+    found = [0.0]
+    for x in batches(2 * settled, 32, features=WIDTH):
+        take_step(model, optimizer, x)
+        found.append(model.act.threshold)
+    # A batch tells the quantile to 0.023, of which the loop keeps √(gain/2) and less.
+    noise = 0.023 * math.sqrt(gain / 2)
+    assert max(abs(a - b) for a, b in zip(found, exact, strict=True)) < 5 * noise
+    assert normal.cdf(max(found)) < 0.96
+    assert abs(hold.gauges[0].share - 0.95) < 0.01
+
+
+def test_a_sudden_change_of_scale_is_followed():
+    model, hold, optimizer = _held(hn.CReLU(1.6, 1.0), 0.95)
+    data = batches(200, 32, features=WIDTH)
+    for x in data[:20]:
+        take_step(model, optimizer, x)
+    shares = []
+    for x in data[20:]:
+        take_step(model, optimizer, 2.0 * x)
+        shares.append(hold.gauges[0].share)
+    assert shares[0] < 0.85
+    assert statistics.mean(shares[80:]) == pytest.approx(0.95, abs=0.002)
+
+
 @pytest.mark.parametrize(("scale", "goal"), [(1.0, 0.6), (50.0, 0.95), (1e-3, 0.98)])
 def test_any_scale_of_inputs_reaches_the_goal(scale, goal):
     model, hold, optimizer = _held(hn.ShiftedReLU(1.0), goal)
@@ -51,6 +85,31 @@ def test_noise_of_small_batches_is_averaged_out():
     # One batch of 1,024 numbers tells the quantile to 0.066; a loop of gain g keeps √(g/2) of that.
     assert statistics.stdev(seen[50:]) < 0.066 * 2 * math.sqrt(0.05 / 2)
     assert statistics.mean(seen[50:]) == pytest.approx(1.645, abs=0.02)
+    # In shares, what an endless batch would have had at each of these thresholds.
+    shares = [statistics.NormalDist().cdf(threshold) for threshold in seen[50:]]
+    assert statistics.mean(shares) == pytest.approx(0.95, abs=0.002)
+    assert statistics.stdev(shares) < 0.0022
+
+
+@pytest.mark.parametrize(("name", "value"), [("crelu", 0.0), ("crelu", 1.0), ("cst", 1.0), ("shifted_relu", 1e4)])
+def test_a_share_that_no_threshold_gives_is_said_and_nothing_runs_away(name, value):
+    """All inputs are the same, so zeros are none or all."""
+    model, hold, optimizer = _held(ACTIVATIONS[name](), 0.95, window=100)
+    x, seen = torch.full((4, 16), value), []
+    for _ in range(300):
+        take_step(model, optimizer, x)
+        seen.append(model.act.threshold)
+    # The most that one step can add to a threshold that still lets the inputs pass.
+    slope = 2.0 * 0.0584 if name in ("cst", "soft_threshold") else 0.1031
+    assert max(seen[100:]) <= max(value, 1e-2) * (1.0 + 0.05 * 0.95 / slope) + 1e-6
+    assert min(seen) >= 0.0
+    (row,) = hold.report().layers
+    assert row.off_target
+    assert "off its target" in row.note
+    # Ordinary inputs bring it back.
+    for y in batches(400, 32, features=16):
+        take_step(model, optimizer, y)
+    assert not hold.report().layers[0].off_target
 
 
 def test_a_bound_is_reported_and_winds_nothing_up():
@@ -139,5 +198,5 @@ def test_units_of_convolutions_are_channels():
     optimizer = sgd(model, lr=1e-6)
     for x in batches(2, features=36):
         take_step(model, optimizer, x.reshape(-1, 1, 6, 6))
-    assert [g.active.numel() for g in hold.gauges] == [6, 5]
+    assert [g.units.active.numel() for g in hold.gauges] == [6, 5]
     assert hold.report().layers[0].dead == 1 / 6

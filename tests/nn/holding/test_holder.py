@@ -7,6 +7,8 @@ import pickle
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -46,6 +48,41 @@ def test_evaluation_is_a_pure_function():
     optimizer.zero_grad()
     assert torch.equal(model(x), out)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    calls=st.lists(st.tuples(st.integers(1, 40), st.sampled_from(["gradients", "none", "inference"])), max_size=6),
+    every=st.sampled_from([1, 3]),
+    revive=st.sampled_from([None, "bias"]),
+    name=st.sampled_from(sorted(ACTIVATIONS)),
+    trained=st.integers(0, 5),
+)
+def test_in_eval_no_call_of_any_kind_changes_anything(calls, every, revive, name, trained):
+    model = network(ACTIVATIONS[name])
+    hold = hush.hold(model, 0.9, every=every, window=2, revive=revive)
+    optimizer = sgd(model)
+    for x in batches(trained):
+        take_step(model, optimizer, x)
+    model.eval()
+    (x,) = batches(1, seed=7)
+    before, report = copy.deepcopy(model.state_dict()), hold.report()
+    out = model(x).detach()
+    modes = {"gradients": torch.enable_grad, "none": torch.no_grad, "inference": torch.inference_mode}
+    for rows, mode in calls:
+        with modes[mode]():
+            part = model(x[:rows])
+        # Matrix products may round by the size of the batch; nothing else may depend on who else is in it.
+        torch.testing.assert_close(part.detach(), out[:rows], rtol=1e-5, atol=1e-5)
+        if every == 1:
+            hold.step()  # nothing new was counted, so nothing moves
+    assert torch.equal(model(x), out)
+    assert hold.report() == report
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    with torch.no_grad():
+        inputs = model[0](x)
+        small = inputs.abs() <= model[1].threshold
+        assert (model[1](inputs)[small] == 0.0).all()  # exactly
 
 
 def test_forwards_without_gradients_count_nothing():
@@ -204,13 +241,15 @@ def test_export_leaves_no_counting_in_the_graph():
     assert torch.equal(program.module()(x), model(x))
 
 
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("with_safetensors", [False, True])
-def test_resumed_bit_for_bit(every, with_safetensors, tmp_path):
+@pytest.mark.parametrize("revive", [None, "bias"])
+@pytest.mark.parametrize(("every", "with_safetensors"), [(1, False), (3, True)])
+def test_resumed_bit_for_bit(every, with_safetensors, revive, tmp_path):
     def start():
         model = network()
-        schedule = hush.ramp(0.6, steps=15)
-        return model, hush.hold(model, 0.9, clip="follow", window=8, every=every, schedule=schedule), sgd(model)
+        with torch.no_grad():
+            model[0].bias[4] = -30.0
+        options = {"clip": "follow", "window": 8, "every": every, "schedule": hush.ramp(0.6, steps=15)}
+        return model, hush.hold(model, 0.9, revive=revive, **options), sgd(model)
 
     model, hold, optimizer = start()
     data = batches(24)
@@ -238,6 +277,7 @@ def test_resumed_bit_for_bit(every, with_safetensors, tmp_path):
             take_step(one, its, x)
         other.report()
     assert held.report() == hold.report()
+    assert (model[0].bias[4].item() > -25.0) == (revive is not None)
     assert thresholds(twin) == thresholds(model)
     for key, value in model.state_dict().items():
         assert torch.equal(twin.state_dict()[key], value), key
@@ -385,4 +425,4 @@ def test_width_of_the_sample_is_what_it_says():
     hold = hush.hold(model, 0.9)
     model(torch.randn(3, 7, WIDTH))
     assert hold.gauges[0].totals()[1] == 3 * 7 * WIDTH
-    assert hold.gauges[0].active.shape == (WIDTH,)
+    assert hold.gauges[0].units.active.shape == (WIDTH,)

@@ -34,8 +34,10 @@ def mine() -> Iterator[ActivationEntry]:
 
 
 def test_the_names() -> None:
-    assert activation_names() == theory.ACTIVATIONS == ("shifted_relu", "soft_threshold", "crelu", "cst")
-    assert clipped_names() == theory.CLIPPED == ("crelu", "cst")
+    paper = ("shifted_relu", "soft_threshold", "crelu", "cst")
+    relative = ("relative_relu", "relative_soft_threshold", "relative_crelu", "relative_cst")
+    assert activation_names() == theory.ACTIVATIONS == (*paper, *relative)
+    assert clipped_names() == theory.CLIPPED == ("crelu", "cst", "relative_crelu", "relative_cst")
 
 
 @pytest.mark.parametrize("entry", DESIGNED, ids=lambda entry: entry.name)
@@ -43,7 +45,8 @@ def test_entries_say_what_their_phi_is(entry: ActivationEntry) -> None:
     phi = entry.construct(*(1.1,) * len(entry.parameters))
     assert phi.name == entry.name
     assert phi.is_odd == entry.odd
-    assert math.isfinite(phi.bound()) == entry.clipped
+    # A clip relative to the layer's size bounds nothing but the size.
+    assert math.isfinite(phi.bound()) == (entry.clipped and not entry.relative)
     assert entry.threshold_at is not None
     at_lowest = entry.construct(*(0.0, 1.1)[: len(entry.parameters)])
     assert at_lowest.sparsity(1.0) == pytest.approx(entry.lowest_sparsity)
@@ -53,7 +56,8 @@ def test_entries_say_what_their_phi_is(entry: ActivationEntry) -> None:
     assert entry.twin is not None
     assert entry_of(entry.twin).twin == entry.name
     assert entry_of(entry.twin).clipped != entry.clipped
-    assert entry.kernel == (Kernel.ODD if entry.odd else Kernel.ONE_SIDED)
+    kernel = Kernel.ODD if entry.odd else Kernel.ONE_SIDED
+    assert entry.kernel == (None if entry.relative else kernel)
 
 
 def test_a_new_entry_is_known_at_once(mine: ActivationEntry) -> None:

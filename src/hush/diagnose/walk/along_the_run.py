@@ -22,7 +22,7 @@ from hush.diagnose.walk.population import Population
 from hush.diagnose.walk.rules_elementwise import Elementwise, elementwise
 from hush.nn.flow import WEIGHT_LAYERS, layer_kind
 from hush.nn.quiet_run import tensors_in
-from hush.nn.recognise import phi_of
+from hush.nn.recognise import phi_of, recognise
 from hush.nn.torch_functions import FACTORIES, TABLES
 
 __all__ = ["walk_model"]
@@ -126,8 +126,8 @@ class _AlongTheRun(Calls):
     @staticmethod
     def _function(apply: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
         if isinstance(apply, nn.Module):
-            return _in(dtype, lambda v: type(apply).forward(apply, v))
-        return _in(dtype, apply)
+            return _in(dtype, _on_draws(apply))
+        return _in(dtype, getattr(apply, "on_draws", apply))
 
     # Everything else.
 
@@ -225,6 +225,19 @@ class _AlongTheRun(Calls):
         image = before.sites.codes.dim() >= 4 and before.sites.varies(1)[0]
         axis = 1 if image and value.dim() >= 4 else -1
         return self.context.measured(value, axis, same(before.node), layers=before.layers)
+
+
+def _on_draws(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A module's function of the draws of a population, which lie along the last axis.
+
+    The draws are the units of one layer, wherever those are in the model; of the derivative of a size that they have in
+    common each unit has the N-th part, and mean-field theory none.
+    """
+    found = recognise(module)
+    if found is not None and found.entry.relative:
+        kind = type(module)
+        module = kind(**found.parameters, dim=-1, through_scale=False)
+    return lambda values: type(module).forward(module, values)
 
 
 def _in(dtype: torch.dtype, function: Any) -> Callable[[Tensor], Tensor]:

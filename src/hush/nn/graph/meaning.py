@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.graph.nodes import Kind
-from hush.nn.recognise import phi_of
+from hush.nn.recognise import phi_of, phi_of_function
 from hush.nn.torch_functions import (
     ADDITIONS,
     ATTENTIONS,
@@ -22,7 +22,7 @@ from hush.nn.torch_functions import (
     REARRANGEMENTS,
     TABLES,
 )
-from hush.theory import Activation, entry_of
+from hush.theory import Activation
 
 __all__ = ["Meaning", "layer_module_options", "meaning_of"]
 
@@ -135,8 +135,7 @@ def _arguments(func: Any, name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 def _phi(func: Any, name: str, given: dict[str, Any]) -> Activation | None:
     """φ of an activation that is called as a function."""
     if func in HUSH_ACTIVATIONS:
-        entry = entry_of(name)
-        return entry.construct(*(float(given[each]) for each in entry.parameters))
+        return phi_of_function(name, given)
     kind = _MODULES.get(name)
     if kind is None:
         return None

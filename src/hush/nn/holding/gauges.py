@@ -7,13 +7,15 @@ with those of the first one, and `.half()` would round them. Compiled code adds 
 
 import math
 import warnings
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from hush.theory import Kernel
+from hush.nn.holding.biases import move_biases
+from hush.nn.holding.units import Units, Window
 
 if TYPE_CHECKING:
     from hush.nn.activations import Thresholded
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gauge"]
 
-_FORMAT = 1.0  # of the state, its first number
-_COUNTS = ("steps", "wait", "moves", "window_moves")
+_FORMAT = 2.0  # of the state, its first number
+_COUNTS = ("steps", "wait", "moves", "window_moves", "revived")
 # Of these every one is at least 0; −1 stands for one that is not known yet, since no NaN equals itself.
 _NUMBERS: tuple[str, ...] = (
     "first_threshold",
@@ -52,10 +54,14 @@ class Gauge:
         share: of zeros in the last step; NaN before the first.
         scale: the root mean square of what came in, in the last step.
         at_bound: whether the last move would have gone below 0.
+        revived: how many units have been active again after a whole window without, and after help.
+        source: the layer whose output comes in, if `hush.nn.holding.biases` has found it.
         last_share, last_dead: the share of zeros and of units that were never active, over the last full window.
     """
 
-    def __init__(self, module: "Thresholded", name: str, goal: float, unit_axis: int, device: torch.device) -> None:
+    def __init__(
+        self, module: "Thresholded", name: str, goal: float, unit_axis: int, device: torch.device, revives: bool
+    ) -> None:
         self.module, self.name, self.goal, self.unit_axis = module, name, goal, unit_axis
         self.hold: Hold | None = None
         self.first_threshold = float(module.threshold)
@@ -64,19 +70,19 @@ class Gauge:
         self.clip = torch.tensor(float(getattr(module, "clip", math.inf)), dtype=torch.float64, device="cpu")
         self.elements = torch.zeros((), dtype=torch.int64, device=device)
         self.squares = torch.zeros((), dtype=torch.float32, device=device)
-        self.active: Tensor | None = None  # of each unit since the last move
-        self.seen: Tensor | None = None  # of each unit in this window, until the last move
+        self.units = Units(0 if not revives else 2 if module.two_sided else 1)
+        self.source: nn.Module | None = None
         self._reads = 0
         self.reset()
 
     def reset(self) -> None:
         """As at the beginning, at the threshold that the module has now."""
-        self.steps = self.wait = self.moves = self.window_moves = 0
+        self.steps = self.wait = self.moves = self.window_moves = self.revived = 0
         self.share = self.scale = self.last_share = self.last_dead = math.nan
         self.at_bound = False
         self.window_active = self.window_elements = 0.0
         self.clear()
-        self.seen = None
+        self.units.forget()
         self.follow_module()
         self.listen()
 
@@ -104,8 +110,7 @@ class Gauge:
         """Nothing has been counted since the last move."""
         self.elements.zero_()
         self.squares.zero_()
-        if self.active is not None:
-            self.active.zero_()
+        self.units.clear()
 
     # ----------------------------------------------------------------------------------------------------- measuring
 
@@ -121,28 +126,12 @@ class Gauge:
 
     def count(self, x: Tensor, y: Tensor) -> None:
         """Add what one forward tells."""
-        axis = self.unit_axis if y.dim() > 1 else -1
-        rest = [d for d in range(y.dim()) if d != axis % y.dim()]
-        # Of the ways to count by unit this is the fastest by far on a CPU; float32 counts exactly up to 2²⁴.
-        active = y.sign().abs_()
-        active = active.sum(rest, dtype=torch.float32) if rest else active.float()
-        if self.active is None:
-            self.active = torch.zeros_like(active)
-        if self.active.device != active.device:
-            self._move_to(active.device)
-        if self.active.shape != active.shape:
-            # One module at several widths: its units are no longer told apart.
-            active, self.active = active.sum().reshape(1), self.active.sum().reshape(1)
-            self.seen = None
-        self.active.add_(active)
+        if self.elements.device != y.device:
+            self.elements, self.squares = self.elements.to(y.device), self.squares.to(y.device)
+        self.units.count(x, y, self.unit_axis)
         self.elements.add_(y.numel())
         half = x.dtype in (torch.float16, torch.bfloat16)
         self.squares.add_(torch.linalg.vector_norm(x, dtype=torch.float32 if half else None).square())
-
-    def _move_to(self, device: torch.device) -> None:
-        assert self.active is not None
-        self.active, self.elements, self.squares = (t.to(device) for t in (self.active, self.elements, self.squares))
-        self.seen = None if self.seen is None else self.seen.to(device)
 
     def _say_when_nothing_steps(self) -> None:
         self._reads += 1
@@ -156,7 +145,8 @@ class Gauge:
     def totals(self) -> Tensor:
         """(active, elements, squares) since the last move, on the device of the counts."""
         kind = torch.float32 if self.elements.device.type == "mps" else torch.float64
-        active = self.elements.new_zeros((), dtype=kind) if self.active is None else self.active.sum(dtype=kind)
+        counted = self.units.active
+        active = self.elements.new_zeros((), dtype=kind) if counted is None else counted.sum(dtype=kind)
         return torch.stack([active, self.elements.to(kind), self.squares.to(kind)])
 
     # ------------------------------------------------------------------------------------------------------- moving
@@ -187,42 +177,58 @@ class Gauge:
         self.window_moves += 1
         self.window_active += active
         self.window_elements += elements
-        if self.active is not None:
-            if self.seen is None or self.seen.shape != self.active.shape:
-                self.seen = torch.zeros_like(self.active)
-            self.seen.add_(self.active)
+        self.units.after_move()
         self.clear()
 
     def _growth_at(self, share: float) -> float:
         """d P(φ = 0)/dτ of a standard Gaussian where that share is zero; not below that at 0.995, so that steps end."""
-        sides = 2.0 if self.module.entry.kernel is Kernel.ODD else 1.0
+        sides = 2.0 if self.module.two_sided else 1.0
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - share) / sides)
         return sides * max(NormalDist().pdf(quantile), 0.0145)
 
-    def close_window(self, seen: Tensor | None) -> None:
-        """A window ends: `seen` counts how often each unit was active in it, over all processes."""
+    def close_window(self, window: Window, helps: bool) -> None:
+        """A window ends, of which all processes know what `window` says; `helps`: whether dead units get help."""
         if self.window_elements:
             self.last_share = 1.0 - self.window_active / self.window_elements
-        if seen is not None and seen.numel() > 1:
-            self.last_dead = float((seen == 0).double().mean())
+        if window.seen is not None and window.seen.numel() > 1:
+            silent = window.seen == 0
+            self.last_dead = float(silent.double().mean())
+            if self.units.raised is not None:
+                self.revived += int((self.units.raised.bool().to(silent.device) & ~silent).sum())
+                moved = torch.zeros_like(silent)
+                if helps and window.highest is not None:
+                    moved = move_biases(self, silent, window.highest, window.lowest)
+                self.units.raised.copy_(moved)
         self.window_moves = 0
         self.window_active = self.window_elements = 0.0
-        if self.seen is not None:
-            self.seen.zero_()
+        self.units.begin_window()
 
     # ------------------------------------------------------------------------------------------------------- saving
 
+    def numbers(self) -> Tensor:
+        """The threshold, the clip and all numbers that a move goes by, in float64."""
+        known = [float(getattr(self, name)) for name in _NUMBERS]
+        own = [self.module.threshold, getattr(self.module, "clip", -1.0)]
+        return torch.tensor(
+            [*own, *(-1.0 if math.isnan(value) else value for value in known)], dtype=torch.float64, device="cpu"
+        )
+
+    def take_numbers(self, numbers: Sequence[float]) -> None:
+        """What `numbers` of another process gave."""
+        self.module.threshold = numbers[0]
+        if hasattr(self.module, "clip"):
+            setattr(self.module, "clip", numbers[1])  # noqa: B010
+        for name, value in zip(_NUMBERS, numbers[2:], strict=True):
+            setattr(self, name, int(value) if name in _COUNTS else math.nan if value == -1.0 else value)
+        self.at_bound = bool(self.at_bound)
+        self.follow_module()
+        self.listen()
+
     def state(self) -> Tensor:
         """All of it as one float64 tensor, which goes into the module's own state."""
-        units = 0 if self.active is None else self.active.numel()
-        known = [float(getattr(self, name)) for name in _NUMBERS]
-        numbers = [_FORMAT, *(-1.0 if math.isnan(value) else value for value in known)]
-        numbers += [float(self.elements), float(self.squares), float(units)]
-        parts = [torch.tensor(numbers, dtype=torch.float64, device="cpu")]
-        if self.active is not None:
-            seen = torch.zeros_like(self.active) if self.seen is None else self.seen
-            parts += [self.active.double().cpu(), seen.double().cpu()]
-        return torch.cat(parts)
+        units = 0 if self.units.active is None else self.units.active.numel()
+        numbers = [_FORMAT, *self.numbers().tolist()[2:], float(self.elements), float(self.squares), float(units)]
+        return torch.cat([torch.tensor(numbers, dtype=torch.float64, device="cpu"), self.units.state()])
 
     def load(self, state: Tensor) -> None:
         """What `state` gave; an empty one begins anew.
@@ -233,18 +239,13 @@ class Gauge:
         if not state.numel():
             self.reset()
             return
-        numbers = state[:_HEADER].tolist()
-        if numbers[0] != _FORMAT or len(state) < _HEADER or len(state) != _HEADER + 2 * int(numbers[-1]):
+        numbers, rest = state[:_HEADER].tolist(), state[_HEADER:]
+        units = int(numbers[-1]) if len(numbers) == _HEADER else -1
+        fits = units == len(rest) == 0 or (units > 0 and len(rest) in (2 * units, 4 * units, 5 * units))
+        if numbers[0] != _FORMAT or not fits:
             raise ValueError(f"the state of {self.name!r} has {len(state)} numbers that no hold of this version wrote.")
-        for name, value in zip(_NUMBERS, numbers[1:], strict=False):
-            setattr(self, name, int(value) if name in _COUNTS else math.nan if value == -1.0 else value)
-        self.at_bound = bool(self.at_bound)
+        clip = getattr(self.module, "clip", -1.0)
+        self.take_numbers([self.module.threshold, clip, *numbers[1 : 1 + len(_NUMBERS)]])
         self.elements.fill_(int(numbers[-3]))
         self.squares.fill_(numbers[-2])
-        units = int(numbers[-1])
-        self.active = self.seen = None
-        if units:
-            counts = state[_HEADER:].to(device=self.elements.device, dtype=torch.float32).reshape(2, units)
-            self.active, self.seen = counts[0].clone(), counts[1].clone()
-        self.follow_module()
-        self.listen()
+        self.units.load(rest, units, self.elements.device)

@@ -18,7 +18,11 @@ class HeldLayer:
         zeros_of_window: over the last full window, or this one as far as it is while none is full.
         threshold, clip: as they are now.
         dead: the share of units that were never active in the last full window; None while none is full.
+        revived: how many units have been active again, after a whole window without and a push to their bias; None
+            where nothing is done for dead units.
+        has_bias: whether the layer in front has a bias that can be pushed; None before that is known, or not asked.
         moves: how many steps have moved the threshold.
+        off_target: whether the zeros of the last full window are more than 0.01 from the target.
         at_bound: whether the threshold is 0 and would have to be lower.
     """
 
@@ -30,7 +34,10 @@ class HeldLayer:
     threshold: float
     clip: float | None
     dead: float | None
+    revived: int | None
+    has_bias: bool | None
     moves: int
+    off_target: bool
     at_bound: bool
 
     @property
@@ -39,6 +46,10 @@ class HeldLayer:
             return "no step yet"
         if self.at_bound:
             return "the threshold is 0 and cannot fall further"
+        if self.off_target:
+            return "off its target over the last window"
+        if self.has_bias is False:
+            return "no bias in front that could bring units back"
         return ""
 
 
@@ -62,7 +73,7 @@ class HoldReport:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        head = ("layer", "target", "zeros", "window", "threshold", "clip", "dead", "")
+        head = ("layer", "target", "zeros", "window", "threshold", "clip", "dead", "revived", "")
         rows = [head, *(_row(layer) for layer in self.layers)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [_line(row, widths) for row in rows]
@@ -73,7 +84,8 @@ class HoldReport:
 
 def _row(layer: HeldLayer) -> tuple[str, ...]:
     numbers = (layer.target, layer.zeros, layer.zeros_of_window, layer.threshold, layer.clip, layer.dead)
-    return (layer.name or "the model", *(_number(value) for value in numbers), layer.note)
+    revived = "–" if layer.revived is None else str(layer.revived)
+    return (layer.name or "the model", *(_number(value) for value in numbers), revived, layer.note)
 
 
 def _number(value: float | None) -> str:

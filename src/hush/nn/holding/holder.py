@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from hush.nn.activations import Thresholded
+from hush.nn.holding.biases import BiasSearch, bias_of
 from hush.nn.holding.gauges import Gauge
 from hush.nn.holding.hold_report import HeldLayer, HoldReport
 from hush.nn.holding.optimizer_steps import listen, stop_listening
+from hush.nn.holding.processes import Processes, windows_of_all
 from hush.nn.holding.targets import Ramp, targets_by_name
 from hush.nn.structure import listed
 
@@ -26,6 +27,7 @@ def hold(
     gain: float = 0.05,
     schedule: Ramp | None = None,
     clip: Literal["follow", "stay"] = "stay",
+    revive: Literal["bias"] | None = None,
     window: int = 500,
     every: int = 1,
     sync: bool = True,
@@ -48,6 +50,8 @@ def hold(
         gain: the share of the error that a step takes away (of Gaussian pre-activations).
         schedule: `hush.ramp(0.5, steps=2000)` begins at 0.5 and closes to `sparsity` over so many steps.
         clip: "stay" leaves the clips as they are, "follow" keeps their proportion to the thresholds.
+        revive: "bias" moves the bias in front of each unit that was silent for a whole window, until the nearest of
+            its inputs passes the threshold by a tenth of their rms; None leaves dead units as they are.
         window: the steps over which units are watched: one that is never active in so many is reported dead. About
             an epoch is a good choice.
         every: measure and move at every so many steps only. In between no hook is there, so that an accelerated chain
@@ -58,7 +62,7 @@ def hold(
     Raises:
         ValueError: if the model has no activation of hush, or one is held already, or a pattern matches none.
     """
-    return Hold(model, sparsity, gain, schedule, clip, window, every, sync, process_group)
+    return Hold(model, sparsity, gain, schedule, clip, revive, window, every, sync, process_group)
 
 
 def release(model: nn.Module) -> None:
@@ -78,23 +82,25 @@ class Hold:
         gain: float,
         schedule: Ramp | None,
         clip: str,
+        revive: str | None,
         window: int,
         every: int,
         sync: bool,
         process_group: Any,
     ) -> None:
-        _check(gain, schedule, clip, window, every)
+        _check(gain, schedule, clip, revive, window, every)
         self.model, self.gain, self.schedule, self.clip, self.window = model, float(gain), schedule, clip, window
-        self.every, self.sync, self.process_group = every, sync, process_group
+        self.revive, self.every, self.processes = revive, every, Processes(sync, process_group)
         # The optimizer whose steps count, and the one that stepped last.
         self.leader: weakref.ref[torch.optim.Optimizer] | None = None
         self.latest: weakref.ref[torch.optim.Optimizer] | None = None
-        self._agreed = False  # whether all processes began at the same thresholds
         modules = _thresholded(model)
         goals = targets_by_name(sparsity, list(modules))
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         axes = _unit_axes(model)
-        self.gauges = [Gauge(modules[name], name, goal, axes[name], device) for name, goal in goals.items()]
+        revives = revive is not None
+        self.gauges = [Gauge(modules[name], name, goal, axes[name], device, revives) for name, goal in goals.items()]
+        self._search = BiasSearch(model, self.gauges) if revives else None
         for gauge in self.gauges:
             module = gauge.module
             gauge.hold = self
@@ -108,8 +114,8 @@ class Hold:
         listen(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has an optimizer of its own, and a group of processes belongs to the process it was made in.
-        return {**self.__dict__, "process_group": None, "leader": None, "latest": None}
+        # A copy has an optimizer of its own.
+        return {**self.__dict__, "leader": None, "latest": None}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -117,6 +123,11 @@ class Hold:
 
         An ordinary loop need not call it: the step of a `torch.optim` optimizer does. Any other update calls for it.
         """
+        if self.processes.are_several and not self.processes.have_met:
+            self.processes.meet()
+            self._begin_as_the_first()
+        if self._search is not None and self._search.finish():
+            self._search = None
         measured = [gauge for gauge in self.gauges if gauge.wait == 0]
         for gauge in self.gauges:
             if gauge.wait:
@@ -127,21 +138,26 @@ class Hold:
             self._move(measured)
 
     def _move(self, gauges: Sequence[Gauge]) -> None:
-        device = gauges[0].elements.device
-        totals = torch.stack([gauge.totals().to(device) for gauge in gauges])
-        if self._is_shared():
-            self._agree(device)
-            dist.all_reduce(totals, group=self.process_group)
-        for gauge, (active, elements, squares) in zip(gauges, totals.tolist(), strict=True):
-            if elements:
+        for gauge, totals in zip(gauges, self._totals(gauges), strict=True):
+            if totals[1]:
                 clip_follows = self.clip == "follow" and not math.isnan(gauge.first_clip)
-                gauge.move((active, elements, squares), self._target(gauge), self.gain, clip_follows)
+                gauge.move(totals, self._target(gauge), self.gain, clip_follows)
                 gauge.steps += 1
                 gauge.wait = self.every - 1
                 gauge.listen()
         full = [gauge for gauge in gauges if gauge.window_moves * self.every >= self.window]
         if full:
             self._close_windows(full)
+
+    def _totals(self, gauges: Sequence[Gauge]) -> list[tuple[float, float, float]]:
+        """(active, elements, squares) since the last move of each, over all processes."""
+        device = gauges[0].elements.device
+        counts = torch.stack([gauge.totals().to(device) for gauge in gauges]).cpu().double()
+        if self.processes.are_several:
+            steps = torch.tensor([[gauge.steps, gauge.steps**2] for gauge in gauges], dtype=torch.float64)
+            counts, steps = self.processes.sum(torch.cat([counts, steps], 1)).tensor_split([3], 1)
+            self._check_steps(gauges, steps)
+        return [(active, elements, squares) for active, elements, squares in counts.tolist()]
 
     def report(self) -> HoldReport:
         """Each layer's target, zeros, threshold, clip and dead units."""
@@ -150,6 +166,9 @@ class Hold:
     def remove(self) -> None:
         """Let go: the thresholds stay where they are, and in the state_dict."""
         stop_listening(self)
+        if self._search is not None:
+            self._search.leave()
+            self._search = None
         for gauge in self.gauges:
             module = gauge.module
             gauge.leave()
@@ -165,32 +184,30 @@ class Hold:
     def _target(self, gauge: Gauge) -> float:
         return gauge.goal if self.schedule is None else self.schedule.at(gauge.steps, gauge.goal)
 
-    def _is_shared(self) -> bool:
-        if not (self.sync and dist.is_available() and dist.is_initialized()):
-            return False
-        return dist.get_world_size(self.process_group) > 1
+    def _begin_as_the_first(self) -> None:
+        """All processes take on what the first one knows: from then on the same totals move them the same way."""
+        known = torch.stack([gauge.numbers() for gauge in self.gauges])
+        for gauge, numbers in zip(self.gauges, self.processes.from_first(known).tolist(), strict=True):
+            gauge.take_numbers(numbers)
 
-    def _agree(self, device: torch.device) -> None:
-        """Once, all processes take the thresholds of the first: from then on the same totals move them the same way."""
-        if self._agreed:
-            return
-        values = torch.tensor([[g.module.threshold, getattr(g.module, "clip", math.inf)] for g in self.gauges])
-        values = values.to(device=device, dtype=torch.float64)
-        source = 0 if self.process_group is None else dist.get_global_rank(self.process_group, 0)
-        dist.broadcast(values, source, group=self.process_group)
-        for gauge, (threshold, clip) in zip(self.gauges, values.tolist(), strict=True):
-            gauge.module.threshold = threshold
-            if hasattr(gauge.module, "clip"):
-                setattr(gauge.module, "clip", clip)  # noqa: B010
-        self._agreed = True
+    def _check_steps(self, gauges: Sequence[Gauge], sums: Tensor) -> None:
+        """`sums` are those of the steps k and of their squares over n processes: n Σk² = (Σk)² where all are equal."""
+        for gauge, (steps, squares) in zip(gauges, sums.tolist(), strict=True):
+            count = self.processes.count
+            if steps != count * gauge.steps or count * squares != steps**2:
+                raise RuntimeError(
+                    f"{count} processes hold {gauge.name!r} together, this one has taken {gauge.steps} steps and they "
+                    f"{steps / count:g} on average: one of them left a step out, or alone loaded a state. Let all of "
+                    "them take the same optimizer steps and load the same state, or hold with sync=False."
+                )
 
     def _close_windows(self, gauges: Sequence[Gauge]) -> None:
-        for gauge in gauges:
-            seen: Tensor | None = gauge.seen
-            if seen is not None and self._is_shared():
-                seen = seen.clone()
-                dist.all_reduce(seen, group=self.process_group)
-            gauge.close_window(seen)
+        windows = [gauge.units.window for gauge in gauges]
+        helps = [self.revive is not None and bias_of(gauge) is not None for gauge in gauges]
+        if self.processes.are_several:
+            windows, helps = windows_of_all(self.processes, windows, helps)
+        for gauge, window, help_it in zip(gauges, windows, helps, strict=True):
+            gauge.close_window(window, help_it)
 
     def _row(self, gauge: Gauge) -> HeldLayer:
         now = 1.0 - gauge.window_active / gauge.window_elements if gauge.window_elements else math.nan
@@ -204,7 +221,10 @@ class Hold:
             threshold=float(module.threshold),
             clip=_known(float(getattr(module, "clip", math.nan))),
             dead=_known(gauge.last_dead),
+            revived=gauge.revived if self.revive is not None else None,
+            has_bias=bias_of(gauge) is not None if self.revive is not None and gauge.moves else None,
             moves=gauge.moves,
+            off_target=abs(gauge.last_share - self._target(gauge)) > 0.01,  # no NaN is
             at_bound=gauge.at_bound,
         )
 
@@ -213,13 +233,15 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _check(gain: float, schedule: Ramp | None, clip: str, window: int, every: int) -> None:
+def _check(gain: float, schedule: Ramp | None, clip: str, revive: str | None, window: int, every: int) -> None:
     if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0.0 < gain <= 1.0:
         raise ValueError(f"gain is the share of the error that a step takes away, above 0 and up to 1, got {gain!r}.")
     if schedule is not None and not isinstance(schedule, Ramp):
         raise ValueError(f"schedule must be a ramp, such as hush.ramp(0.5, steps=2000), got {schedule!r}.")
     if clip not in ("follow", "stay"):
         raise ValueError(f'clip must be "follow" or "stay", got {clip!r}.')
+    if revive not in ("bias", None):
+        raise ValueError(f'revive must be "bias" or None, got {revive!r}.')
     for name, count in (("window", window), ("every", every)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name} must be a whole number of steps, at least 1, got {count!r}.")
@@ -228,6 +250,12 @@ def _check(gain: float, schedule: Ramp | None, clip: str, window: int, every: in
 def _thresholded(model: nn.Module) -> dict[str, Thresholded]:
     """The activations that can be held, by name."""
     found = {name: module for name, module in model.named_modules() if isinstance(module, Thresholded)}
+    relative = [name for name, module in found.items() if module.entry.relative]
+    if relative:
+        raise ValueError(
+            f"the threshold of {listed(relative)} is relative to the layer's own size and moves with it already; "
+            "hush.hold moves those of the other activations, such as CReLU."
+        )
     if not found:
         raise ValueError(
             f"{type(model).__name__} has no activation of hush, so there is no threshold to move; put a design's in "

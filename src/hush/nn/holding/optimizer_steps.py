@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["listen", "stop_listening"]
 
-_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
+# In the order they were made, which all processes share; that of a WeakSet is one of addresses, and two holds whose
+# counts are summed over processes would wait for each other.
+_holds: "weakref.WeakKeyDictionary[Hold, None]" = weakref.WeakKeyDictionary()
 _registered: list[Any] = []
 
 
 def listen(hold: "Hold") -> None:
     if not _registered:
         _registered.append(register_optimizer_step_post_hook(_after_step))
-    _holds.add(hold)
+    _holds[hold] = None
 
 
 def stop_listening(hold: "Hold") -> None:
-    _holds.discard(hold)
+    _holds.pop(hold, None)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:

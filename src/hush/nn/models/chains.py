@@ -67,7 +67,7 @@ def cnn(
         pool: "average" takes the mean over positions before the head; "none" feeds all of them to it.
         positions: with pool="none", how many positions an input has (height × width).
     """
-    plan, phi = design if isinstance(design, Design) else None, activation_factory(design)
+    plan, phi = design if isinstance(design, Design) else None, activation_factory(design, dim=1)
     channels = size_of("channels", channels, plan.width if plan else None)
     depth = size_of("depth", depth, plan.depth if plan else None)
     check_sizes(in_channels=in_channels, out_features=out_features)

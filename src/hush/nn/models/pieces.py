@@ -28,14 +28,14 @@ ActivationSource = Design | Callable[[], nn.Module]
 BranchScale = float | Literal["1/sqrt(depth)", "1/depth", "learned"]
 
 
-def activation_factory(activation: ActivationSource) -> Callable[[], nn.Module]:
-    """What makes the activations of a network, one at each call.
+def activation_factory(activation: ActivationSource, dim: int = -1) -> Callable[[], nn.Module]:
+    """What makes the activations of a network, one at each call; `dim` is where the units are, 1 behind a convolution.
 
     Raises:
         ValueError: if `activation` is neither a design nor makes a module when it is called.
     """
     if isinstance(activation, Design):
-        return lambda: from_design(activation)
+        return lambda: from_design(activation, dim=dim)
     if isinstance(activation, nn.Module) or not callable(activation):
         raise ValueError(
             f"the activation must be a design, or make a module when it is called, as nn.ReLU does, got {activation!r}."

@@ -102,7 +102,7 @@ def resnet(
         raise ValueError(f"norm must be 'batch', 'layer' or None, got {norm!r}.")
     if padding not in ("circular", "zeros"):
         raise ValueError(f"padding must be 'circular' or 'zeros', got {padding!r}.")
-    phi = activation_factory(activation)
+    phi = activation_factory(activation, dim=1)
     variance = pre_activation_variance(activation)
 
     def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:

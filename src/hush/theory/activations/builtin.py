@@ -11,6 +11,7 @@ from hush.theory.activations.registry import (
     ActivationEntry,
     Kernel,
     TorchTwin,
+    entry_of,
     odd_threshold,
     one_sided_threshold,
     register,
@@ -186,29 +187,35 @@ register(
     )
 )
 
-# Thresholds in units of the layer's own root mean square: known to the theory, not yet chosen by `design`.
+# Thresholds in units of the layer's own root mean square.
 
 
 def _relative(name: str) -> Callable[..., Activation]:
     """From τ and m in units of s to φ."""
     psi: Callable[..., Activation] = getattr(constructors, name)
-    return lambda *parameters: Relative(psi(*parameters))
+    return lambda *parameters, through_scale=True: Relative(psi(*parameters), through_scale)
 
 
-for _name, _psi, _parameters, _class in (
-    ("relative_relu", "shifted_relu", ("threshold",), "RelativeReLU"),
-    ("relative_soft_threshold", "soft_threshold", ("threshold",), "RelativeSoftThreshold"),
-    ("relative_crelu", "crelu", ("threshold", "clip"), "RelativeCReLU"),
-    ("relative_cst", "cst", ("threshold", "clip"), "RelativeCST"),
+for _name, _psi, _class, _twin in (
+    ("relative_relu", "shifted_relu", "RelativeReLU", "relative_crelu"),
+    ("relative_soft_threshold", "soft_threshold", "RelativeSoftThreshold", "relative_cst"),
+    ("relative_crelu", "crelu", "RelativeCReLU", "relative_relu"),
+    ("relative_cst", "cst", "RelativeCST", "relative_soft_threshold"),
 ):
+    _like = entry_of(_psi)
     register(
         ActivationEntry(
             _name,
             _relative(_psi),
-            _parameters,
-            label=_name.replace("_", " "),
-            odd=_psi in ("soft_threshold", "cst"),
+            _like.parameters,
+            label=f"relative {_like.label}",
+            title=f"{_like.title}, relative to the layer's size",
+            symbol=f"relative {_like.symbol}",
+            odd=_like.odd,
             relative=True,
+            threshold_at=_like.threshold_at,
+            lowest_sparsity=_like.lowest_sparsity,
+            twin=_twin,
             module=f"hush.nn.relative:{_class}",
         )
     )

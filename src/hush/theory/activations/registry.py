@@ -9,6 +9,7 @@ an activation is one entry:
 This module never imports torch: a module is named as "package.module:Class" and resolved when someone asks for it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -75,7 +76,8 @@ class ActivationEntry:
         title: its name in lists to choose from.
         symbol: its name in figures, as matplotlib's mathtext.
         odd: whether φ(−x) = −φ(x).
-        relative: whether the threshold is relative to the layer's own size, as of `Relative`.
+        relative: whether threshold and clip are in units of the layer's own size, as of `Relative`; `construct` and the
+            torch module then take `through_scale` too, and the module `dim`.
         threshold_at: from a sparsity to τ/√q*; None where `design` has nothing to choose.
         lowest_sparsity: the sparsity at τ = 0.
         slope_of_clip, curvature_of_clip: from τ and every m at q* = 1 to V′ and to V″ on the Edge of Chaos, where a
@@ -129,6 +131,10 @@ class ActivationEntry:
     def designable(self) -> bool:
         """Whether `design` chooses its parameters."""
         return self.threshold_at is not None
+
+    def unit(self, q_star: float) -> float:
+        """What its threshold and clip are measured in: √q*, or 1 where they are relative to the layer's own size."""
+        return 1.0 if self.relative else math.sqrt(q_star)
 
     def module_class(self) -> type | None:
         """The class of its torch module, imported now; None where it has none."""
@@ -204,17 +210,23 @@ def entry_of(name: str, *, designable: bool = False) -> ActivationEntry:
     return entry
 
 
-def activation(name: str, threshold: float, clip: float | None = None) -> Activation:
-    """The activation `name` at τ = threshold and, for those with a clip, m = clip."""
+def activation(
+    name: str, threshold: float, clip: float | None = None, *, through_scale: bool | None = None
+) -> Activation:
+    """The activation `name` at τ = threshold and, for those with a clip, m = clip; for relative thresholds, whether the
+    gradient goes through the scale."""
     entry = entry_of(name, designable=True)
+    options = {} if through_scale is None else {"through_scale": through_scale}
+    if options and not entry.relative:
+        raise ValueError(f"{name} has no scale of its own for a gradient to go through, got {through_scale = }.")
     if entry.clipped:
         if clip is None:
             raise ValueError(f"{name} needs a clip.")
-        return entry.construct(threshold, clip)
+        return entry.construct(threshold, clip, **options)
     if clip is not None and clip != float("inf"):
         twin = f"; the clipped twin is {entry.twin}" if entry.twin else ""
         raise ValueError(f"{name} has no clip, got clip = {clip}{twin}.")
-    return entry.construct(threshold)
+    return entry.construct(threshold, **options)
 
 
 def one_sided_threshold(sparsity: float) -> float:

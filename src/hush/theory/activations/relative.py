@@ -11,8 +11,9 @@ one fixed point, and every q goes to it. For a threshold τ > 0, clipped or not,
 (ψ(z + τ) below, for the odd ones), so E[ψ²] ≤ E[zψ] − τE|ψ| < E[zψ] = E[ψ′] = E[ψ′²], by Stein's identity and because
 slopes are 0 or 1. The sparsity P(ψ = 0) does not depend on q.
 
-The derivative of s itself adds to the Jacobian a matrix of rank one, u (ψ − uψ′)ᵀ/N with u = h/s: to the squared length
-of a gradient that knows nothing of h it adds O(1/N): in wide layers none of this depends on whether it is taken along.
+The derivative of s itself adds to the Jacobian a matrix of rank one, (ψ − uψ′) uᵀ/N with u = h/s: to the squared length
+of a gradient that knows nothing of h it adds O(1/N). So in wide layers none of this depends on whether it is taken
+along (`through_scale`), and at finite width a little does: see `block.relative_layer`.
 """
 
 import math
@@ -20,27 +21,47 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.theory._arrays import Value, as_array, in_form_of
+from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory.activations.protocol import Activation
 
-__all__ = ["Relative"]
+__all__ = ["Relative", "slope_in_wide_layer", "value_in_wide_layer"]
 
 
 @dataclass(frozen=True)
 class Relative:
-    """φ(h) = s ψ(h/s), with s the layer's own root mean square; as a function of one number it is ψ, at s = 1."""
+    """φ(h) = s ψ(h/s), with s the layer's own root mean square; as a function of one number it is ψ, at s = 1.
+
+    Arguments:
+        psi: ψ, what φ is in a layer whose root mean square is 1.
+        through_scale: whether the gradient goes through s as well, or takes it for a constant.
+    """
 
     psi: Activation
+    through_scale: bool = True
 
     @property
     def name(self) -> str:
-        return f"relative {self.psi.name}"
+        return f"relative_{self.psi.name.removeprefix('shifted_')}"
 
     def __call__(self, x: Value) -> Value:
         return self.psi(x)
 
     def derivative(self, x: Value) -> Value:
         return self.psi.derivative(x)
+
+    def on_units(self, h: Array) -> Array:
+        """φ of whole layers, their units along the last axis."""
+        u, scale = _over_own_size(h)
+        return np.asarray(scale * self.psi(u))
+
+    def backward_on_units(self, h: Array, gradient: Array) -> Array:
+        """The gradient in h from that in φ(h): ψ′g, and through s also u (ψ − uψ′)·g/N."""
+        u, _ = _over_own_size(h)
+        slope = self.psi.derivative(u)
+        through = slope * gradient
+        if self.through_scale:
+            through = through + u * np.mean((self.psi(u) - u * slope) * gradient, axis=-1, keepdims=True)
+        return np.asarray(through)
 
     def moment(self, power: int, q: Value) -> Value:
         return _times_power(q, 0.5 * power, self.psi.moment(power, 1.0))
@@ -122,6 +143,27 @@ class Relative:
     @property
     def is_odd(self) -> bool:
         return self.psi.is_odd
+
+
+def value_in_wide_layer(phi: Activation, h: Array, q: Array) -> Array:
+    """φ(h) unit by unit in an infinitely wide layer of variance q, whose size is √q."""
+    if not isinstance(phi, Relative):
+        return phi(h)
+    root = np.sqrt(np.maximum(q, np.finfo(np.float64).tiny))
+    return np.asarray(root * phi.psi(h / root))
+
+
+def slope_in_wide_layer(phi: Activation, h: Array, q: Array) -> Array:
+    """φ′(h) there; that of the size is of order 1/N."""
+    if not isinstance(phi, Relative):
+        return phi.derivative(h)
+    return np.asarray(phi.psi.derivative(h / np.sqrt(np.maximum(q, np.finfo(np.float64).tiny))))
+
+
+def _over_own_size(h: Array) -> tuple[Array, Array]:
+    """(h/s, s); where h is 0 everywhere, so is h/s."""
+    scale = np.sqrt(np.mean(np.square(h), axis=-1, keepdims=True))
+    return h / np.where(scale > 0.0, scale, 1.0), scale
 
 
 def _times_power(q: Value, power: float, value: float) -> Value:

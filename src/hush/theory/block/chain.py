@@ -16,6 +16,7 @@ takes the place of 3μ₂/μ₁² − 1. The q of the positions move together (t
 noise.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +24,10 @@ import numpy as np
 from hush.theory._arrays import Array, Value
 from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import Relative
 from hush.theory.block.pair_draws import draw_pair
 from hush.theory.block.protocol import LayerNoise
+from hush.theory.block.relative_layer import RelativeLayer, on_units, relative_layer
 
 __all__ = ["Chain"]
 
@@ -97,6 +100,8 @@ class Chain:
 
     def noise(self, width: int, p: Array) -> LayerNoise:
         """The moments of both averages over N = width units; see the module's docstring."""
+        if isinstance(self.phi, Relative):
+            return self._relative_noise(relative_layer(self.phi), width, p)
         phi, w2, b2 = self.phi, self.sigma_w**2, self.sigma_b**2
         # The highest moment first: computing it leaves the lower ones ready.
         sixth, fourth, second = phi.moment(6, p), phi.moment(4, p), phi.moment(2, p)
@@ -129,9 +134,35 @@ class Chain:
             shared=np.where(alive, shared, 0.0),
         )
 
+    def _relative_noise(self, layer: RelativeLayer, width: int, p: Array) -> LayerNoise:
+        """The same of a threshold in units of the layer's own size; nothing but the scale depends on p."""
+        w2, b2, fourth_g = self.sigma_w**2, self.sigma_b**2, 1.0 + 2.0 / self.positions
+        e, mu_1, n = layer.second, layer.mu_1, float(width)
+        variance = max(layer.square_variance, 1e-13 * layer.fourth)
+        slopes = max(fourth_g * layer.mu_2 - mu_1**2 - 0.5 * layer.slope_known**2, 0.0)
+        common = layer.both - e * mu_1 - layer.slope * layer.slope_known
+        shared = common / math.sqrt(variance * slopes) if slopes > 0.0 else 0.0
+        # What the weights' memory of the forward pass adds: along h so much more comes back than in any direction.
+        share = 1.0 - b2 / np.maximum(p, b2 + np.finfo(np.float64).tiny)
+        further = share * (layer.along / mu_1 - 1.0)
+        if layer.through_scale:
+            # And what comes back along h here came back along h from the layer behind: h·Jᵀg = x·g.
+            further = further / np.maximum(1.0 - share * e / mu_1, 0.1)
+        memory = layer.passed / mu_1 * further / (n * self.positions)
+        gain = max(mu_1 + layer.mean_shift / n, 1e-12)
+        flat = np.ones_like(p)
+        return LayerNoise(
+            mean=w2 * p * max(e - layer.curvature / n, 0.0) + b2,
+            deviation=w2 * p * math.sqrt(variance / n),
+            skewness=flat * (max(layer.square_third, 0.0) / variance**1.5 / math.sqrt(n)),
+            gain_log10=math.log10(w2 * gain) + np.log10(1.0 + np.clip(memory, -0.5, 2.0)) if w2 else -12.0 * flat,
+            gain_variance=flat * (slopes / mu_1**2 / n),
+            shared=flat * min(max(shared, -1.0), 1.0),
+        )
+
     def propagate_pairs(self, h_a: Array, h_b: Array) -> tuple[Array, Array, Array]:
         """σ_w² times the means of φ(h_a)², φ(h_b)² and φ(h_a)φ(h_b) over the units, each plus σ_b²."""
-        x_a, x_b = self.phi(h_a), self.phi(h_b)
+        x_a, x_b = on_units(self.phi, h_a), on_units(self.phi, h_b)
         p_a, p_b, covariance = (
             self.sigma_w**2 * (x * y).mean(1) + self.sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b))
         )
@@ -148,7 +179,9 @@ class Chain:
 
     @property
     def keeps_units(self) -> bool:
-        return False
+        """Whether the gradient remembers: with a relative threshold whose size counts as a constant, what comes back
+        along h in one layer does so in all before it, hardly weaker, and no two layers alone tell how much that is."""
+        return isinstance(self.phi, Relative) and not self.phi.through_scale and self.positions == 1
 
     def preactivation_units(self, width: int) -> int | None:
         """The layer's own."""

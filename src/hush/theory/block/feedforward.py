@@ -22,8 +22,10 @@ import numpy as np
 from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import Relative
 from hush.theory.block.norm import Norm, lost_directions
 from hush.theory.block.pair_draws import draw_pair
+from hush.theory.block.relative_layer import on_units, relative_layer
 from hush.theory.block.stream import BranchNoise, StreamBlock
 
 __all__ = ["FeedForward"]
@@ -141,21 +143,33 @@ class FeedForward(StreamBlock):
         with_square = s1 * u_4 * both + su * u_2 * fourth
         # From here on of a = φ·u, not of φ.
         fourth, second = u_4 * fourth, u_2 * second
-        spread = np.maximum(fourth - second**2, 0.0)
+        spread, third = fourth - second**2, sixth - 3.0 * fourth * second + 2.0 * second**3
         safe = np.maximum(sent, 1e-100)
         gain, along = as_array(self.branch_gain(p)), self._sent_along(p)
+        fourth_g = 1.0 + 2.0 / self.positions
+        sent_spread, common = fourth_g * sent_square - sent**2, with_square - second * sent
+        if isinstance(phi, Relative):
+            # The size of the hidden layer is measured: what an average has in common with it goes, and comes back with
+            # the size itself, which φ² carries and φ′ does not.
+            layer, size = relative_layer(phi), su * phi.second_moment(q)
+            known, known_sent = 2.0 * layer.slope * q * u_2, s1 * u_2 * layer.slope_known + su * 2.0 * layer.slope * q
+            spread = spread - 0.5 * known**2 + 2.0 * second**2
+            sent_spread = sent_spread - 0.5 * known_sent**2 + 2.0 * size**2
+            common = common - 0.5 * known * known_sent + 2.0 * second * size
+            gain = gain * (1.0 + s1 * u_2 * layer.mean_shift / (safe * hidden))
+            if not gated:
+                third = q**3 * layer.square_third
+        spread = np.maximum(spread, 0.0)
         if self.reads_norm:
             gain = gain * (1.0 - lost_directions(self.norm) / width)
         else:
             gain = gain * (1.0 + (along / safe - 1.0) / width)
-        fourth_g = 1.0 + 2.0 / self.positions
         return BranchNoise(
             variance=w2**2 * spread / hidden,
-            third=w2**3 * np.maximum(sixth - 3.0 * fourth * second + 2.0 * second**3, 0.0) / hidden**2,
+            third=w2**3 * np.maximum(third, 0.0) / hidden**2,
             gain=gain,
-            gain_variance=np.maximum(fourth_g * sent_square / safe**2 - 1.0, 0.0) / hidden
-            + 2.0 / (width * self.positions),
-            shared=w2 * (with_square - second * sent) / (hidden * safe),
+            gain_variance=np.maximum(sent_spread / safe**2, 0.0) / hidden + 2.0 / (width * self.positions),
+            shared=w2 * common / (hidden * safe),
             along=w2 * along,
         )
 
@@ -164,7 +178,9 @@ class FeedForward(StreamBlock):
         back in any other direction."""
         phi, q, n2 = self.phi, self.preactivation_variance(p), self.read_variance(p)
         share = self.sigma_1**2 * n2 / np.maximum(q, 1e-300)
-        along = share**2 * phi.input_slope_moment(q) + share * (1.0 - share) * q * phi.slope_moment(1, q)
+        # Through the size as well, h·δ_h is φ·g by Euler's identity.
+        own = phi.second_moment(q) if isinstance(phi, Relative) and phi.through_scale else phi.input_slope_moment(q)
+        along = share**2 * own + share * (1.0 - share) * q * phi.slope_moment(1, q)
         if self.sigma_up is not None:
             along = along + 2.0 * share * q * phi.second_moment_slope(q) + phi.second_moment(q)
         return np.asarray(self.up_variance(p) * along / np.maximum(n2, 1e-300))
@@ -174,7 +190,7 @@ class FeedForward(StreamBlock):
         g_a, g_b, g_ab = ((x * y).mean(1) for x, y in ((n_a, n_a), (n_b, n_b), (n_a, n_b)))
         s2, b2 = self.sigma_1**2, self.sigma_b1**2
         h_a, h_b = draw_pair(s2 * g_a + b2, s2 * g_b + b2, s2 * g_ab + b2, hidden, rng)
-        a, b = self.phi(h_a), self.phi(h_b)
+        a, b = on_units(self.phi, h_a), on_units(self.phi, h_b)
         if self.sigma_up is not None:
             up = self.sigma_up**2
             u_a, u_b = draw_pair(up * g_a, up * g_b, up * g_ab, hidden, rng)

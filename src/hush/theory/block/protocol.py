@@ -113,7 +113,8 @@ class Block(Protocol):
 
     @property
     def keeps_units(self) -> bool:
-        """Whether φ reads the very units of the stream, so that the noise of one block is that of the next."""
+        """Whether the noise of one block is that of the next, so that all N units must be run: where φ reads the very
+        units of the stream, or the gradient goes on along the same direction."""
         ...
 
     def preactivation_units(self, width: int) -> int | None:

@@ -20,7 +20,9 @@ import numpy as np
 from hush.theory._arrays import Array, Value, as_array, in_form_of
 from hush.theory._checks import check_sigmas
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import Relative
 from hush.theory.block.norm import Norm
+from hush.theory.block.relative_layer import on_units, relative_layer
 from hush.theory.block.stream import BranchNoise, StreamBlock
 
 __all__ = ["Residual"]
@@ -94,13 +96,19 @@ class Residual(StreamBlock):
         mu_1, mu_2 = phi.slope_moment(1, q), phi.slope_moment(2, q)
         safe = np.maximum(mu_1, 1e-100)
         # What Σx², which is given, knows of Σφ² and of Σφ′².
-        known, known_slope = 2.0 * q**2 * phi.second_moment_slope(q), phi.input_slope_moment(q) - q * mu_1
+        slope, sent_along = phi.second_moment_slope(q), phi.input_slope_moment(q)
+        if isinstance(phi, Relative):
+            # With Σx² a threshold in units of the layer's own size is given, so it is one of √q.
+            slope, sent_along = relative_layer(phi).slope * np.ones_like(p), q * relative_layer(phi).along
+        known, known_slope = 2.0 * q**2 * slope, phi.input_slope_moment(q) - q * mu_1
         spread = np.maximum(fourth - second**2 - known**2 / (2.0 * q**2), 0.0)
         gain = as_array(self.branch_gain(p))
         if self.reads_norm:
             gain = gain * (1.0 - phi.input_slope_moment(q) / (q * safe) / width)
         if self.reads_norm and self.norm == "layer":
             gain = gain * (1.0 - 1.0 / width)
+        if isinstance(phi, Relative) and not self.reads_norm:
+            gain = gain * (1.0 + relative_layer(phi).mean_shift / safe / width)
         common = phi.square_slope_moment(q) - second * mu_1 - known * known_slope / (2.0 * q**2)
         return BranchNoise(
             variance=w2**2 * spread / width,
@@ -108,11 +116,11 @@ class Residual(StreamBlock):
             gain=gain,
             gain_variance=np.maximum((1.0 + 2.0 / self.positions) * mu_2 / safe**2 - 1.0, 0.0) / width,
             shared=w2 * common / (width * safe),
-            along=w2 * phi.input_slope_moment(q) / q,
+            along=w2 * sent_along / q,
         )
 
     def branch_pair(self, n_a: Array, n_b: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        x_a, x_b = self.phi(n_a), self.phi(n_b)
+        x_a, x_b = on_units(self.phi, n_a), on_units(self.phi, n_b)
         v_a, v_b, covariance = (
             self.sigma_w**2 * (x * y).mean(1) + self.sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b))
         )

@@ -15,6 +15,7 @@ import numpy as np
 from hush.theory._arrays import Array
 from hush.theory.activations.piecewise import PiecewiseLinear
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import value_in_wide_layer
 from hush.theory.positions.field import Field
 from hush.theory.positions.kernel_table import PairFunction, over_pairs
 from hush.theory.positions.step import GainNoise, Preactivation
@@ -75,7 +76,9 @@ class Activate:
         if spread <= 0.0:
             return sensitivity**2 * field.noise
         # The first Hermite coefficient of φ²: by its share φ² of two positions covaries like their correlation.
-        first = float(np.sum(_WEIGHTS * _NODES * np.asarray(self.phi(np.sqrt(q) * _NODES)) ** 2))
+        first = float(
+            np.sum(_WEIGHTS * _NODES * value_in_wide_layer(self.phi, np.sqrt(q) * _NODES, np.asarray(q)) ** 2)
+        )
         even = field.effective_positions(min(first**2 / spread, 1.0))
         return sensitivity**2 * field.noise + spread / second**2 / (width * even)
 

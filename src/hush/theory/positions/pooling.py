@@ -14,6 +14,7 @@ import numpy as np
 
 from hush.theory._arrays import Array
 from hush.theory.activations.protocol import Activation
+from hush.theory.activations.relative import slope_in_wide_layer, value_in_wide_layer
 from hush.theory.positions.convolution import Sizes, Window
 from hush.theory.positions.drawn_field import covariance_of, draw_field, draws_for
 from hush.theory.positions.elementwise import read_by
@@ -161,7 +162,8 @@ class MaxPooling:
         if field.stationary != (self.mode == "circular") and field.stationary:
             raise ValueError("a stationary field has no borders; take mode='circular', or field.full().")
         h = draw_field(field, draws_for(field), np.random.default_rng(self.seed))
-        x = h if self.phi is None else self.phi(h)
+        q = np.asarray(field.profile)  # of each input, at each position or at all
+        x = h if self.phi is None else value_in_wide_layer(self.phi, h, q)
         best = np.full((*h.shape[:2], math.prod(self.window.output_shape(field.shape))), -np.inf)
         chosen = np.zeros(best.shape, dtype=np.intp)
         for place, inside in self.window.sources(field.shape, self.mode == "circular"):
@@ -170,7 +172,9 @@ class MaxPooling:
             best = np.maximum(best, here)
         if self.phi is None:
             return best, chosen, np.ones(best.shape)
-        return best, chosen, np.asarray(self.phi.derivative(np.take_along_axis(h, chosen, 2)))
+        spread = np.broadcast_to(q, h.shape)
+        at = np.take_along_axis(h, chosen, 2), np.take_along_axis(spread, chosen, 2)
+        return best, chosen, np.asarray(slope_in_wide_layer(self.phi, *at))
 
 
 def _less_even(pooled: Field, field: Field, width: int | None) -> Field:
