@@ -13,10 +13,16 @@ import hush
 import hush.nn as hn
 from hush.data import load, load_text
 from hush.data.text import spread_windows, windows_at
+from hush.nn.models.residual_mlps import OneMatrixBlock, TwoMatrixBlock
+from hush.nn.models.resnets import ResNet, ResNetBlock
+from hush.nn.models.transformers import FeedForward
 
-__all__ = ["NETWORKS", "Batches", "Network"]
+__all__ = ["LARGE", "NETWORKS", "Batches", "Network", "enlarge_"]
 
 CONTEXT, BLOCKS_OF_RESNET = 128, 3
+# √q*: what φ reads is so many times as large, and the weights behind φ so many times as small. The network computes the
+# same, but relative to their size the weights in front of φ learn slower by that much, and those behind it faster.
+LARGE = 10.0
 # Images are moved by up to so many pixels, and mirrored, each time they are shown.
 SHIFT = 2
 
@@ -104,6 +110,28 @@ def _drawn(model: nn.Module, design: hush.Design, seed: int, batches: Batches) -
     # init_ reads no labels, only how large a layer's inputs are.
     hush.init_(model, design, batches.test[0][:64], generator=torch.Generator().manual_seed(seed))
     return model
+
+
+def enlarge_(model: nn.Module) -> None:
+    """q* = LARGE² instead of 1, in a network of this module whose weights are drawn."""
+    pairs: list[tuple[nn.Module, nn.Module, nn.Module]] = []
+    for block in model.modules():
+        if isinstance(block, OneMatrixBlock):
+            pairs.append((block.norm, block.phi, block.linear))
+        elif isinstance(block, TwoMatrixBlock | FeedForward):
+            pairs.append((block.up, block.phi, block.down))
+        elif isinstance(block, ResNetBlock):
+            pairs += [(block.norm1, block.phi1, block.conv1), (block.norm2, block.phi2, block.conv2)]
+        elif isinstance(block, ResNet):
+            pairs.append((block.norm, block.phi, block.head))
+    with torch.no_grad():
+        for before, phi, behind in pairs:
+            for parameter in before.parameters():
+                parameter.mul_(LARGE)
+            for name in ("threshold", "clip"):
+                if hasattr(phi, name):
+                    setattr(phi, name, LARGE * getattr(phi, name))
+            behind.get_parameter("weight").div_(LARGE)
 
 
 def _residual_mlp(data: Callable[[], Batches], blocks: int, hidden: int | None) -> Any:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks._sparse_networks import NETWORKS
-from hush._style import BLUE, GREEN, ORANGE, panels, style
+from hush._style import BLUE, GREEN, ORANGE, SKY, panels, style
 
 __all__ = ["read_runs", "write_figure", "write_table"]
 
@@ -54,6 +54,9 @@ _PUBLISHED = {
     "TurboSparse, Dent & Tanner": 0.90,
     "Spark Transformer": 0.92,
 }
+
+
+_METHODS = {"held": "held", "large": "held, q* = 100", "fixed": "fixed", "relative": "relative"}
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -108,27 +111,33 @@ def _section(name: str, groups: dict[tuple[str, str, float], list[Run]]) -> list
     ]
     relu = groups.get(("dense", "relu", 0.0))
     for (method, activation, sparsity), runs in groups.items():
-        label = activation if method == "dense" else f"{activation} {sparsity:g}, {method}"
+        label = activation if method == "dense" else f"{activation} {sparsity:g}, {_METHODS[method]}"
         cells = [label, str(len(runs)), _spread(runs, "accuracy"), _spread(runs, "loss")]
         cells += [_beside(name, runs, relu), f"{_mean(runs, 'zeros'):.4f}", f"{min(r['lowest'] for r in runs):.4f}"]
         cells += ["" if not sparsity else f"{max(r['farthest'] for r in runs):.4f}", f"{_mean(runs, 'dead'):.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, "", _judgement(name, groups.get(("held", "crelu", 0.95)), relu), ""]
+    lines.append("")
+    for method in ("held", "large"):
+        for (kind, activation, sparsity), runs in groups.items():
+            if kind == method and sparsity == 0.95:
+                lines += _judgement(name, f"{activation} {_METHODS[method]}", runs, relu)
+    return lines
 
 
-def _judgement(name: str, held: list[Run] | None, relu: list[Run] | None) -> str:
+def _judgement(name: str, label: str, held: list[Run] | None, relu: list[Run] | None) -> list[str]:
     if not held or not relu:
-        return ""
+        return []
     lost, aim = _lost(name, held, relu), _AIMS.get(name, _AIM_OF_MLP)
     far = max(run["farthest"] for run in held)
     amount = f"{lost:+.3f} nats" if name == "text_gpt" else f"{100 * lost:+.2f} points"
     allowed = f"{aim:g} nats" if name == "text_gpt" else f"{100 * aim:g} points"
     verdict = "met" if lost <= aim else "missed"
-    return (
-        f"At 95 %: {amount} lost beside ReLU, where at most {allowed} were aimed at: {verdict}. "
+    text = (
+        f"At 95 %, {label}: {amount} lost beside ReLU, where at most {allowed} were aimed at: {verdict}. "
         f"Farthest layer {far:.4f} from its target, at most {_AIM_OF_ZEROS} aimed at: "
         f"{'met' if far <= _AIM_OF_ZEROS else 'missed'}."
     )
+    return [text, ""]
 
 
 def _lost(name: str, runs: list[Run], relu: list[Run]) -> float:
@@ -166,11 +175,18 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
 
 
 def _panel(axis: Axes, name: str, groups: dict[tuple[str, str, float], list[Run]]) -> None:
-    for method, colour, marker in (("held", BLUE, "o"), ("relative", GREEN, "s"), ("fixed", ORANGE, "^")):
+    for method, colour, marker in (
+        ("held", BLUE, "o"),
+        ("large", SKY, "D"),
+        ("relative", GREEN, "s"),
+        ("fixed", ORANGE, "^"),
+    ):
         points = [runs for key, runs in groups.items() if key[0] == method]
         if points:
             zeros = [_mean(runs, "zeros") for runs in points]
-            axis.plot(zeros, [_mean(runs, "loss") for runs in points], marker + "-", color=colour, label=method)
+            axis.plot(
+                zeros, [_mean(runs, "loss") for runs in points], marker + "-", color=colour, label=_METHODS[method]
+            )
     for key, runs in groups.items():
         if key[0] == "dense":
             axis.axhline(_mean(runs, "loss"), linestyle="--" if key[1] == "relu" else ":", color="0.4", label=key[1])
