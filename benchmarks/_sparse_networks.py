@@ -1,0 +1,222 @@
+"""The networks of `sparse_networks.py`: their data, their size, and one recipe for each, chosen on its ReLU or GELU."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import hush
+import hush.nn as hn
+from hush.data import load, load_text
+from hush.data.text import spread_windows, windows_at
+from hush.nn.models.residual_mlps import OneMatrixBlock, TwoMatrixBlock
+from hush.nn.models.resnets import ResNet, ResNetBlock
+from hush.nn.models.transformers import FeedForward
+
+__all__ = ["LARGE", "NETWORKS", "Batches", "Network", "enlarge_"]
+
+CONTEXT, BLOCKS_OF_RESNET = 128, 3
+# √q*: what φ reads is so many times as large, and the weights behind φ so many times as small. The network computes the
+# same, but relative to their size the weights in front of φ learn slower by that much, and those behind it faster.
+LARGE = 10.0
+# Images are moved by up to so many pixels, and mirrored, each time they are shown.
+SHIFT = 2
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What one network learns from and is scored on; `train` yields a batch for each step."""
+
+    train: Callable[[int, int, int], Iterator[tuple[Tensor, Tensor]]]
+    test: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Network:
+    """One kind of network on one data set.
+
+    Attributes:
+        dense: the activations without a threshold that it is compared with.
+        rate: the highest rate; `sgd` takes it with Nesterov momentum 0.9 and weight decay 5e-4, or else AdamW does.
+        build: from the name of an activation, a sparsity or None, and a seed.
+    """
+
+    name: str
+    title: str
+    dense: tuple[str, ...]
+    steps: int
+    batch: int
+    rate: float
+    sgd: bool
+    data: Callable[[], Batches]
+    build: Callable[[str, float | None, int], nn.Module]
+
+
+def _images(name: str, flat: bool) -> Batches:
+    splits = load(name, flat=flat, validation=0.0)
+    images, labels = splits.train.images, splits.train.labels
+
+    def train(batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.empty(0, dtype=torch.long)
+        for _ in range(steps):
+            if len(order) < batch:
+                order = torch.randperm(len(images), generator=generator)
+            part, order = order[:batch], order[batch:]
+            yield images[part] if flat else _moved(images[part], generator), labels[part]
+
+    return Batches(train, (splits.test.images, splits.test.labels))
+
+
+def _moved(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Each image moved by some pixels, zeros coming in at its border, and every second one mirrored."""
+    count, _, height, width = images.shape
+    padded = nn.functional.pad(images, (SHIFT,) * 4).permute(0, 2, 3, 1)
+    rows, columns = (torch.randint(0, 2 * SHIFT + 1, (count, 1), generator=generator) for _ in range(2))
+    across = torch.arange(width).expand(count, width)
+    mirrored = torch.rand(count, 1, generator=generator) < 0.5
+    across = torch.where(mirrored, across.flip(1), across) + columns
+    down = torch.arange(height) + rows
+    moved = padded[torch.arange(count)[:, None, None], down[:, :, None], across[:, None, :]]
+    # The memory is channels-last, which is how torch convolves fastest here.
+    return moved.permute(0, 3, 1, 2)
+
+
+def _text() -> Batches:
+    text = load_text()
+
+    def train(batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(steps):
+            starts = torch.randint(0, len(text.train) - CONTEXT, (batch,), generator=generator)
+            part = windows_at(text.train, starts, CONTEXT)
+            yield part.images, part.labels
+
+    test = spread_windows(text.test, CONTEXT, 1024)
+    return Batches(train, (test.images, test.labels))
+
+
+_MNIST = cache(lambda: _images("mnist", flat=True))
+_FASHION = cache(lambda: _images("fashion_mnist", flat=True))
+_CIFAR = cache(lambda: _images("cifar10", flat=False))
+_TEXT = cache(_text)
+
+
+def _drawn(model: nn.Module, design: hush.Design, seed: int, batches: Batches) -> nn.Module:
+    # init_ reads no labels, only how large a layer's inputs are.
+    hush.init_(model, design, batches.test[0][:64], generator=torch.Generator().manual_seed(seed))
+    return model
+
+
+def enlarge_(model: nn.Module) -> None:
+    """q* = LARGE² instead of 1, in a network of this module whose weights are drawn."""
+    pairs: list[tuple[nn.Module, nn.Module, nn.Module]] = []
+    for block in model.modules():
+        if isinstance(block, OneMatrixBlock):
+            pairs.append((block.norm, block.phi, block.linear))
+        elif isinstance(block, TwoMatrixBlock | FeedForward):
+            pairs.append((block.up, block.phi, block.down))
+        elif isinstance(block, ResNetBlock):
+            pairs += [(block.norm1, block.phi1, block.conv1), (block.norm2, block.phi2, block.conv2)]
+        elif isinstance(block, ResNet):
+            pairs.append((block.norm, block.phi, block.head))
+    with torch.no_grad():
+        for before, phi, behind in pairs:
+            for parameter in before.parameters():
+                parameter.mul_(LARGE)
+            for name in ("threshold", "clip"):
+                if hasattr(phi, name):
+                    setattr(phi, name, LARGE * getattr(phi, name))
+            behind.get_parameter("weight").div_(LARGE)
+
+
+def _residual_mlp(data: Callable[[], Batches], blocks: int, hidden: int | None) -> Any:
+    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+        kind: dict[str, Any] = {"block": "feedforward", "hidden": hidden} if hidden else {"block": "residual"}
+        design = hush.design(activation, sparsity, norm="rms", width=300, depth=blocks, **kind)
+        torch.manual_seed(seed)
+        return _drawn(hn.residual_mlp(784, 10, design, hidden=hidden), design, seed, data())
+
+    return build
+
+
+def _resnet(channels: int) -> Any:
+    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+        design = hush.design(
+            activation, sparsity, block="residual", norm="layer", width=channels, depth=BLOCKS_OF_RESNET, positions=256
+        )
+        torch.manual_seed(seed)
+        model = hn.resnet(3, 10, design)
+        # The stream begins at 16 × 16: a step costs a quarter, for which it can have twice the channels.
+        model.stem = nn.Conv2d(3, channels, 3, stride=2, padding=1, bias=False)
+        return _drawn(model, design, seed, _CIFAR()).to(memory_format=torch.channels_last)
+
+    return build
+
+
+def _gpt(layers: int, width: int) -> Any:
+    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+        design = hush.design(
+            activation,
+            sparsity,
+            block="feedforward",
+            norm="rms",
+            width=width,
+            depth=layers,
+            hidden=4 * width,
+            branch_scale=1 / math.sqrt(2 * layers),
+        )
+        torch.manual_seed(seed)
+        return _drawn(hn.gpt(design, context=CONTEXT), design, seed, _TEXT())
+
+    return build
+
+
+def _mlps() -> Iterator[Network]:
+    for name, title, data in (("mnist", "MNIST", _MNIST), ("fashion", "Fashion-MNIST", _FASHION)):
+        for blocks, hidden, kind in ((30, 300, "two"), (60, None, "one")):
+            yield Network(
+                f"{name}_{kind}",
+                f"{title}, {blocks} residual blocks of {kind} {'matrix' if kind == 'one' else 'matrices'}, 300 units",
+                dense=("relu",),
+                steps=235 * 3,
+                batch=256,
+                rate=2e-3,
+                sgd=False,
+                data=data,
+                build=_residual_mlp(data, blocks, hidden),
+            )
+
+
+NETWORKS = {
+    network.name: network
+    for network in (
+        *_mlps(),
+        Network(
+            "cifar_resnet",
+            "CIFAR-10, pre-activation ResNet of 3 blocks, 32 channels on 16 × 16",
+            dense=("relu",),
+            steps=782 * 8,
+            batch=64,
+            rate=0.1,
+            sgd=True,
+            data=_CIFAR,
+            build=_resnet(32),
+        ),
+        Network(
+            "text_gpt",
+            "Python's own sources, byte transformer of 4 layers × 128",
+            dense=("relu", "gelu"),
+            steps=2000,
+            batch=8,
+            rate=2e-3,
+            sgd=False,
+            data=_TEXT,
+            build=_gpt(4, 128),
+        ),
+    )
+}

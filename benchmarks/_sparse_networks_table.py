@@ -1,0 +1,202 @@
+"""The runs of `sparse_networks.py` as a table, a list of all runs and a figure."""
+
+import csv
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks._sparse_networks import NETWORKS
+from hush._style import BLUE, GREEN, ORANGE, SKY, panels, style
+
+__all__ = ["read_runs", "write_figure", "write_table"]
+
+Run = dict[str, Any]
+# What a network at 95 % may lose beside ReLU: in points of accuracy, or in nats.
+_AIMS = {"cifar_resnet": 0.010, "text_gpt": 0.02}
+_AIM_OF_MLP, _AIM_OF_ZEROS = 0.005, 0.01
+_COLUMNS = (
+    "network",
+    "method",
+    "activation",
+    "sparsity",
+    "seed",
+    "accuracy",
+    "loss",
+    "zeros",
+    "lowest",
+    "farthest",
+    "dead",
+)
+_HEADS = (
+    "activation",
+    "seeds",
+    "accuracy",
+    "loss",
+    "beside ReLU",
+    "zeros",
+    "lowest layer",
+    "farthest layer",
+    "dead units",
+)
+# Shares of zeros that others report for networks trained with them, each on its own task; no losses to compare.
+_PUBLISHED = {
+    "cliff of 79 configurations": 0.70,
+    "the paper": 0.85,
+    "ProSparse": 0.89,
+    "TurboSparse, Dent & Tanner": 0.90,
+    "Spark Transformer": 0.92,
+}
+
+
+_METHODS = {"held": "held", "large": "held, q* = 100", "fixed": "fixed", "relative": "relative"}
+
+
+def read_runs(folder: Path) -> list[Run]:
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    for run in runs:
+        zeros = list(run["zeros"].values())
+        run["lowest"] = min(zeros)
+        run["farthest"] = max(abs(share - run["sparsity"]) for share in zeros) if run["sparsity"] else None
+        run["zeros"], run["dead"] = statistics.fmean(zeros), statistics.fmean(run["dead"].values())
+    return runs
+
+
+def _grouped(runs: Sequence[Run]) -> dict[str, dict[tuple[str, str, float], list[Run]]]:
+    groups: dict[str, dict[tuple[str, str, float], list[Run]]] = {name: defaultdict(list) for name in NETWORKS}
+    for run in runs:
+        groups[run["network"]][run["method"], run["activation"], run["sparsity"] or 0.0].append(run)
+    return {name: dict(sorted(found.items())) for name, found in groups.items() if found}
+
+
+def write_table(runs: Sequence[Run], path: Path) -> str:
+    """Markdown and CSV beside each other; the Markdown."""
+    with path.with_suffix(".csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        writer.writerows([_cell(run[column]) for column in _COLUMNS] for run in runs)
+    origins = "; ".join(sorted({run["origin"] for run in runs}))
+    lines = [
+        "# From dense to 98 % zeros\n",
+        "`python -m benchmarks.sparse_networks` trains, `--table docs/results/sparse_networks` writes this page. The "
+        "weights are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
+        "by a cosine. Scored on the whole test set (1,024 windows of the text) in float32; a dead unit is never "
+        f"active there. Runs: {origins}.\n",
+    ]
+    for name, groups in _grouped(runs).items():
+        lines += _section(name, groups)
+    path.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.5f}" if isinstance(value, float) and value not in (0.8, 0.9, 0.95, 0.98) else value
+
+
+def _section(name: str, groups: dict[tuple[str, str, float], list[Run]]) -> list[str]:
+    network = NETWORKS[name]
+    optimizer = "SGD with momentum" if network.sgd else "AdamW"
+    lines = [
+        f"## {network.title}\n",
+        f"{network.steps} steps of {network.batch}, {optimizer} at {network.rate:g}.\n",
+        "| " + " | ".join(_HEADS) + " |",
+        "|" + "---|" * len(_HEADS),
+    ]
+    relu = groups.get(("dense", "relu", 0.0))
+    for (method, activation, sparsity), runs in groups.items():
+        label = activation if method == "dense" else f"{activation} {sparsity:g}, {_METHODS[method]}"
+        cells = [label, str(len(runs)), _spread(runs, "accuracy"), _spread(runs, "loss")]
+        cells += [_beside(name, runs, relu), f"{_mean(runs, 'zeros'):.4f}", f"{min(r['lowest'] for r in runs):.4f}"]
+        cells += ["" if not sparsity else f"{max(r['farthest'] for r in runs):.4f}", f"{_mean(runs, 'dead'):.3f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines.append("")
+    for method in ("held", "large"):
+        for (kind, activation, sparsity), runs in groups.items():
+            if kind == method and sparsity == 0.95:
+                lines += _judgement(name, f"{activation} {_METHODS[method]}", runs, relu)
+    return lines
+
+
+def _judgement(name: str, label: str, held: list[Run] | None, relu: list[Run] | None) -> list[str]:
+    if not held or not relu:
+        return []
+    lost, aim = _lost(name, held, relu), _AIMS.get(name, _AIM_OF_MLP)
+    far = max(run["farthest"] for run in held)
+    amount = f"{lost:+.3f} nats" if name == "text_gpt" else f"{100 * lost:+.2f} points"
+    allowed = f"{aim:g} nats" if name == "text_gpt" else f"{100 * aim:g} points"
+    verdict = "met" if lost <= aim else "missed"
+    text = (
+        f"At 95 %, {label}: {amount} lost beside ReLU, where at most {allowed} were aimed at: {verdict}. "
+        f"Farthest layer {far:.4f} from its target, at most {_AIM_OF_ZEROS} aimed at: "
+        f"{'met' if far <= _AIM_OF_ZEROS else 'missed'}."
+    )
+    return [text, ""]
+
+
+def _lost(name: str, runs: list[Run], relu: list[Run]) -> float:
+    """Accuracy that is gone, or nats that have come; above 0 is worse."""
+    if name == "text_gpt":
+        return _mean(runs, "loss") - _mean(relu, "loss")
+    return _mean(relu, "accuracy") - _mean(runs, "accuracy")
+
+
+def _beside(name: str, runs: list[Run], relu: list[Run] | None) -> str:
+    if relu is None or runs is relu:
+        return ""
+    lost = _lost(name, runs, relu)
+    return f"{lost:+.3f} nats" if name == "text_gpt" else f"{-100 * lost:+.2f} points"
+
+
+def _mean(runs: list[Run], key: str) -> float:
+    return statistics.fmean(run[key] for run in runs)
+
+
+def _spread(runs: list[Run], key: str) -> str:
+    values = [run[key] for run in runs]
+    return f"{statistics.fmean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+
+
+def write_figure(runs: Sequence[Run], path: Path) -> None:
+    """Loss on the test set against the share of zeros reached; a dense ReLU network as a line across."""
+    grouped = _grouped(runs)
+    with style():
+        rows = math.ceil(len(grouped) / 2)
+        figure, axes = panels(rows, 2, height=2.2 * rows)
+        for axis, (name, groups) in zip(np.ravel(axes), grouped.items(), strict=False):
+            _panel(axis, name, groups)
+        _save(figure, path)
+
+
+def _panel(axis: Axes, name: str, groups: dict[tuple[str, str, float], list[Run]]) -> None:
+    for method, colour, marker in (
+        ("held", BLUE, "o"),
+        ("large", SKY, "D"),
+        ("relative", GREEN, "s"),
+        ("fixed", ORANGE, "^"),
+    ):
+        points = [runs for key, runs in groups.items() if key[0] == method]
+        if points:
+            zeros = [_mean(runs, "zeros") for runs in points]
+            axis.plot(
+                zeros, [_mean(runs, "loss") for runs in points], marker + "-", color=colour, label=_METHODS[method]
+            )
+    for key, runs in groups.items():
+        if key[0] == "dense":
+            axis.axhline(_mean(runs, "loss"), linestyle="--" if key[1] == "relu" else ":", color="0.4", label=key[1])
+    for number, (label, share) in enumerate(_PUBLISHED.items()):
+        axis.axvline(share, ymax=0.04, color="0.3")
+        if name == "text_gpt":
+            axis.annotate(label, (share, 0.05 + 0.07 * (number % 2)), xycoords=("data", "axes fraction"), fontsize=5)
+    axis.set(title=NETWORKS[name].title, xlabel="share of zeros on the test set", ylabel="loss on the test set")
+    axis.legend(loc="upper left")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path.with_suffix(".png"), dpi=160)
