@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import statistics
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks._sparse_networks import NETWORKS
-from hush._style import BLUE, GREEN, ORANGE, SKY, panels, style
+from hush._style import BLACK, BLUE, GREEN, ORANGE, RED, SKY, panels, style
 
 __all__ = ["read_runs", "write_figure", "write_table"]
 
@@ -56,6 +57,14 @@ _PUBLISHED = {
 }
 
 
+_MARKS = {
+    ("held", "crelu"): (BLUE, "o"),
+    ("held", "shifted_relu"): (SKY, "o"),
+    ("large", "crelu"): (RED, "D"),
+    ("large", "shifted_relu"): (ORANGE, "D"),
+    ("relative", "relative_relu"): (GREEN, "s"),
+    ("fixed", "crelu"): (BLACK, "^"),
+}
 _METHODS = {"held": "held", "large": "held, q* = 100", "fixed": "fixed", "relative": "relative"}
 
 
@@ -88,8 +97,14 @@ def write_table(runs: Sequence[Run], path: Path) -> str:
         "`python -m benchmarks.sparse_networks` trains, `--table docs/results/sparse_networks` writes this page. The "
         "weights are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
         "by a cosine. Scored on the whole test set (1,024 windows of the text) in float32; a dead unit is never "
-        f"active there. Runs: {origins}.\n",
+        "active there. One seed unless the table says more; what is missing is trained by the same command. "
+        f"Runs: {origins}.\n",
     ]
+    published = "; ".join(f"{name} {share:g}" for name, share in _PUBLISHED.items())
+    lines.append(
+        f"![Loss against zeros](sparse_networks.png)\n\nThe ticks on the axes are shares of zeros that others "
+        f"report, each on its own task: {published}.\n"
+    )
     for name, groups in _grouped(runs).items():
         lines += _section(name, groups)
     path.with_suffix(".md").write_text("\n".join(lines) + "\n")
@@ -141,7 +156,9 @@ def _judgement(name: str, label: str, held: list[Run] | None, relu: list[Run] | 
 
 
 def _lost(name: str, runs: list[Run], relu: list[Run]) -> float:
-    """Accuracy that is gone, or nats that have come; above 0 is worse."""
+    """Accuracy that is gone, or nats that have come, over the seeds that both have; above 0 is worse."""
+    seeds = {run["seed"] for run in runs} & {run["seed"] for run in relu}
+    runs, relu = ([run for run in each if run["seed"] in seeds] for each in (runs, relu))
     if name == "text_gpt":
         return _mean(runs, "loss") - _mean(relu, "loss")
     return _mean(relu, "accuracy") - _mean(runs, "accuracy")
@@ -175,27 +192,20 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
 
 
 def _panel(axis: Axes, name: str, groups: dict[tuple[str, str, float], list[Run]]) -> None:
-    for method, colour, marker in (
-        ("held", BLUE, "o"),
-        ("large", SKY, "D"),
-        ("relative", GREEN, "s"),
-        ("fixed", ORANGE, "^"),
-    ):
-        points = [runs for key, runs in groups.items() if key[0] == method]
+    for (method, activation), (colour, marker) in _MARKS.items():
+        points = [runs for key, runs in groups.items() if key[:2] == (method, activation)]
         if points:
             zeros = [_mean(runs, "zeros") for runs in points]
-            axis.plot(
-                zeros, [_mean(runs, "loss") for runs in points], marker + "-", color=colour, label=_METHODS[method]
-            )
+            label = f"{activation}, {_METHODS[method]}"
+            axis.plot(zeros, [_mean(runs, "loss") for runs in points], marker + "-", color=colour, label=label)
     for key, runs in groups.items():
         if key[0] == "dense":
             axis.axhline(_mean(runs, "loss"), linestyle="--" if key[1] == "relu" else ":", color="0.4", label=key[1])
-    for number, (label, share) in enumerate(_PUBLISHED.items()):
+    for share in _PUBLISHED.values():
         axis.axvline(share, ymax=0.04, color="0.3")
-        if name == "text_gpt":
-            axis.annotate(label, (share, 0.05 + 0.07 * (number % 2)), xycoords=("data", "axes fraction"), fontsize=5)
-    axis.set(title=NETWORKS[name].title, xlabel="share of zeros on the test set", ylabel="loss on the test set")
-    axis.legend(loc="upper left")
+    title = textwrap.fill(NETWORKS[name].title, 42)
+    axis.set(title=title, xlabel="share of zeros on the test set", ylabel="loss on the test set")
+    axis.legend(loc="best", fontsize=6)
 
 
 def _save(figure: Figure, path: Path) -> None:
