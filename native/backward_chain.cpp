@@ -107,23 +107,6 @@ struct Backward {
         if (first < last) step_bias(n_layers - 1, {first, last}, total);
     }
 
-    // Inputs cost what their active samples cost, plus a little for the row itself.
-    Range inputs_of(const SavedLayer& layer, size_t inputs, int part) const {
-        auto cost = [&](size_t i) { return layer.column_start[i] + 2.0 * static_cast<double>(i); };
-        const double total = cost(inputs);
-        auto cut = [&](int p) {
-            if (p == 0) return size_t{0};
-            if (p == parts) return inputs;
-            size_t low = 0, high = inputs;
-            while (low < high) {
-                const size_t middle = (low + high) / 2;
-                cost(middle) < total * p / parts ? low = middle + 1 : high = middle;
-            }
-            return low;
-        };
-        return {cut(part), cut(part + 1)};
-    }
-
     // A layer's biases take back what the step of its weights did to the mean input.
     void keep_mean(size_t l, int part, int turn) {
         const LayerGradient& g = gradients[l];
@@ -137,7 +120,7 @@ struct Backward {
         const Layer& layer = layers[l];
         const LayerGradient& g = gradients[l];
         const SavedLayer s = saved_layer(saved, l);
-        const Range range = inputs_of(s, layer.inputs, part);
+        const Range range = inputs_of(s, layer.inputs, part, parts);
         BackwardTask task{};
         task.delta_stride = tile();
         task.weight_stride = layer.outputs;
@@ -157,7 +140,7 @@ struct Backward {
         Ahead ahead;
         if (l) {
             const Layer& next = layers[l - 1];
-            const Range share = inputs_of(saved_layer(saved, l - 1), next.inputs, part);
+            const Range share = inputs_of(saved_layer(saved, l - 1), next.inputs, part, parts);
             const size_t row = next.outputs * sizeof(float), bytes = row * share.size();
             if (bytes <= kAheadBytes) {
                 ahead = {static_cast<const char*>(next.weight) + share.first * row, row, row, share.size(), 0, 0, 0};
@@ -192,7 +175,7 @@ struct Backward {
     void spread(size_t l, int part, float* to, int turn) {
         const Layer& layer = layers[l];
         const SavedLayer s = saved_layer(saved, l);
-        const Range range = inputs_of(s, layer.inputs, part);
+        const Range range = inputs_of(s, layer.inputs, part, parts);
         const Activation& phi = layer.activation;
         float* total = bias_gradient[part];
         auto put = [&](auto* samples) {

@@ -88,4 +88,22 @@ inline Range part_of(size_t width, int part, int parts, size_t lanes) {
     return {a < width ? a : width, b < width ? b : width};
 }
 
+// The inputs of a saved layer that a part of the backward takes: an input costs what its active samples cost, plus a
+// little for the row itself.
+inline Range inputs_of(const SavedLayer& layer, size_t inputs, int part, int parts) {
+    auto cost = [&](size_t i) { return layer.column_start[i] + 2.0 * static_cast<double>(i); };
+    const double total = cost(inputs);
+    auto cut = [&](int p) {
+        if (p == 0) return size_t{0};
+        if (p == parts) return inputs;
+        size_t low = 0, high = inputs;
+        while (low < high) {
+            const size_t middle = (low + high) / 2;
+            cost(middle) < total * p / parts ? low = middle + 1 : high = middle;
+        }
+        return low;
+    };
+    return {cut(part), cut(part + 1)};
+}
+
 }  // namespace hush

@@ -82,23 +82,6 @@ struct ResidualBackward {
 
     Range columns_of(int part) const { return part_of(width, part, parts, static_cast<size_t>(k.lanes)); }
 
-    // Inputs cost what their active samples cost, plus a little for the row itself.
-    Range inputs_of(const SavedLayer& lists, int part) const {
-        auto cost = [&](size_t i) { return lists.column_start[i] + 2.0 * static_cast<double>(i); };
-        const double total = cost(width);
-        auto cut = [&](int p) {
-            if (p == 0) return size_t{0};
-            if (p == parts) return width;
-            size_t low = 0, high = width;
-            while (low < high) {
-                const size_t middle = (low + high) / 2;
-                cost(middle) < total * p / parts ? low = middle + 1 : high = middle;
-            }
-            return low;
-        };
-        return {cut(part), cut(part + 1)};
-    }
-
     void take_grad_out(int part) {
         const Range range = columns_of(part);
         for (size_t b = 0; b < batch; ++b) {
@@ -288,7 +271,7 @@ struct ResidualBackward {
             double along = 0.0;  // by everybody alike, before the next sweep writes it anew
             for (const PartScratch& s : scratch) along += s.along_bias;
             each([&](int p) {
-                const Range range = inputs_of(lists, p);
+                const Range range = inputs_of(lists, width, p, parts);
                 run_inputs(l, lists, range);
                 if (!want_sums) return;
                 if (index_bytes(batch) == 2)

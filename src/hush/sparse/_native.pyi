@@ -44,6 +44,7 @@ class Chain:
         groups: list[int],
         addresses: list[int],
         row_gradients: bool,
+        means: list[int] = ...,
     ) -> None: ...
 
 class Residual:
