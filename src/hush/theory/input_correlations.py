@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hush.theory._arrays import Array
-from hush.theory._normal import ndtri
+from hush.theory._quantiles import LEVELS, at_scores, check_quantiles
 
 __all__ = ["IMAGE_CORRELATIONS", "InputCorrelations"]
 
 # Two inputs this close to each other, or to being opposite, count as being so far apart.
 _CLOSEST = 1e-6
-_LEVELS = tuple(float(level) for level in np.linspace(0.005, 0.995, 100))
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,8 @@ class InputCorrelations:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        levels, values = np.asarray(self.levels), np.asarray(self.values)
-        if levels.shape != values.shape or levels.ndim != 1 or levels.size == 0:
-            raise ValueError(f"levels and values must be equally long, got {levels.size} and {values.size}.")
-        if not (np.all((levels > 0) & (levels < 1)) and np.all(np.diff(levels) > 0)):
-            raise ValueError(f"levels must increase strictly within (0, 1), got {self.levels}.")
+        check_quantiles(self.levels, self.values)
+        values = np.asarray(self.values)
         if not (np.all(np.abs(values) < 1.0) and np.all(np.diff(values) >= 0)):
             raise ValueError(f"values must lie within (−1, 1) and must not decrease, got {self.values}.")
 
@@ -43,7 +39,7 @@ class InputCorrelations:
         if found.size == 0 or not np.all(np.abs(found) <= 1.0 + 1e-6):
             raise ValueError("cosines must lie between −1 and 1, and there must be at least one.")
         kept = np.clip(found, _CLOSEST - 1.0, 1.0 - _CLOSEST)
-        return cls(_LEVELS, tuple(float(value) for value in np.quantile(kept, _LEVELS)))
+        return cls(LEVELS, tuple(float(value) for value in np.quantile(kept, LEVELS)))
 
     @classmethod
     def from_inputs(cls, inputs: ArrayLike, pairs: int = 20_000, seed: int = 0) -> "InputCorrelations":
@@ -66,12 +62,9 @@ class InputCorrelations:
 
     def at(self, scores: Array) -> Array:
         """The quantiles at standard normal scores."""
-        knots, spread = ndtri(np.asarray(self.levels)), np.arctanh(np.asarray(self.values))
-        if knots.size == 1:
+        if len(self.values) == 1:
             return np.full(scores.shape, self.values[0])
-        slopes = np.diff(spread) / np.diff(knots)
-        cell = np.clip(np.searchsorted(knots, scores) - 1, 0, knots.size - 2)
-        found = np.tanh(spread[cell] + slopes[cell] * (scores - knots[cell]))
+        found = np.tanh(at_scores(self.levels, np.arctanh(np.asarray(self.values)), scores))
         return np.asarray(np.clip(found, _CLOSEST - 1.0, 1.0 - _CLOSEST))
 
 

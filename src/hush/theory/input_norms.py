@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hush.theory._arrays import Array
-from hush.theory._normal import ndtri
+from hush.theory._quantiles import LEVELS, at_scores, check_quantiles
 
 __all__ = ["IMAGE_NORMS", "InputNorms"]
 
@@ -19,11 +19,8 @@ class InputNorms:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        levels, values = np.asarray(self.levels), np.asarray(self.values)
-        if levels.shape != values.shape or levels.ndim != 1 or levels.size == 0:
-            raise ValueError(f"levels and values must be equally long, got {levels.size} and {values.size}.")
-        if not (np.all((levels > 0) & (levels < 1)) and np.all(np.diff(levels) > 0)):
-            raise ValueError(f"levels must increase strictly within (0, 1), got {self.levels}.")
+        check_quantiles(self.levels, self.values)
+        values = np.asarray(self.values)
         if not (np.all(np.isfinite(values) & (values > 0)) and np.all(np.diff(values) >= 0)):
             raise ValueError(f"values must be positive and must not decrease, got {self.values}.")
 
@@ -33,17 +30,13 @@ class InputNorms:
         squares = np.asarray(squares, dtype=np.float64).ravel()
         if squares.size == 0 or not np.all(np.isfinite(squares) & (squares > 0)):
             raise ValueError("the measured |x|²/N must be positive and finite, and there must be at least one.")
-        levels = tuple(float(level) for level in np.linspace(0.005, 0.995, 100))
-        return cls(levels, tuple(float(v) for v in np.quantile(squares / squares.mean(), levels)))
+        return cls(LEVELS, tuple(float(v) for v in np.quantile(squares / squares.mean(), LEVELS)))
 
     def at(self, scores: Array) -> Array:
         """The quantiles at standard normal scores, extrapolated log-linearly beyond the outermost levels."""
-        knots, logs = ndtri(np.asarray(self.levels)), np.log(np.asarray(self.values))
-        if knots.size == 1:
+        if len(self.values) == 1:
             return np.full(scores.shape, self.values[0])
-        slopes = np.diff(logs) / np.diff(knots)
-        cell = np.clip(np.searchsorted(knots, scores) - 1, 0, knots.size - 2)
-        return np.asarray(np.exp(logs[cell] + slopes[cell] * (scores - knots[cell])))
+        return np.asarray(np.exp(at_scores(self.levels, np.log(np.asarray(self.values)), scores)))
 
 
 # MNIST standardised over the data set: |x|²/784 of single images.
