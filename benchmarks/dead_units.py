@@ -9,7 +9,6 @@ the worst layer), and the time of a step beside that of the row without a remedy
 """
 
 import argparse
-import csv
 import math
 import shlex
 import statistics
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 import hush
 import hush.nn as hn
+from benchmarks._csv_rows import text_of, write_csv
 from benchmarks._dead_unit_remedies import OTHER_REMEDIES
 from benchmarks._origin import day_and_machine
 from hush.data import load
@@ -72,7 +72,7 @@ def main() -> None:
                 for remedy in _remedies(arguments, network):
                     found = _train(arguments, network, sparsity, remedy, seed)
                     rows.append({"network": network, "sparsity": sparsity, "remedy": remedy, "seed": seed, **found})
-                    print(" ".join(f"{key}={_text(value)}" for key, value in rows[-1].items()), flush=True)
+                    print(" ".join(f"{key}={text_of(value)}" for key, value in rows[-1].items()), flush=True)
                     if arguments.out:
                         _write(arguments, rows)
 
@@ -182,16 +182,8 @@ def _dead_units(model: nn.Module, images: Tensor) -> list[float]:
     return [1.0 - float(units.double().mean()) for units in alive.values()]
 
 
-def _text(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
 def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    with arguments.out.with_suffix(".csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        writer.writerows([{key: _text(value) for key, value in row.items()} for row in rows])
+    write_csv(arguments.out, _COLUMNS, rows)
     shown = _COLUMNS[4:]
     lines = ["| matrices | target | remedy | " + " | ".join(shown) + " |", "|" + "---|" * (len(shown) + 3)]
     for key in dict.fromkeys((row["network"], row["sparsity"], row["remedy"]) for row in rows):
@@ -201,7 +193,7 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     size = f"{arguments.blocks} blocks x {arguments.width}, {arguments.epochs} epochs, batch {arguments.batch}"
     title = f"# Remedies for dead units, {arguments.dataset}, {size}, AdamW {arguments.lr:g}"
     origin = f"`python -m benchmarks.dead_units {shlex.join(sys.argv[1:])}`, {day_and_machine()}."
-    arguments.out.with_suffix(".md").write_text("\n".join([title, "", origin, "", *lines]) + "\n")
+    arguments.out.with_suffix(".md").writetext_of("\n".join([title, "", origin, "", *lines]) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ times a step without and with a hold, one after the other in turn, for this netw
 """
 
 import argparse
-import csv
 import math
 import statistics
 import time
@@ -24,6 +23,7 @@ from torch import nn
 
 import hush
 import hush.nn as hn
+from benchmarks._csv_rows import text_of, write_csv
 from benchmarks._origin import day_and_machine
 from hush.data import load
 
@@ -59,7 +59,7 @@ def main() -> None:
     for name, options in _ROWS.items():
         for seed in range(arguments.seeds):
             rows.append({"row": name, "seed": seed, **_train(arguments, options, seed)})
-            print(" ".join(f"{key}={_text(value)}" for key, value in rows[-1].items()), flush=True)
+            print(" ".join(f"{key}={text_of(value)}" for key, value in rows[-1].items()), flush=True)
             if arguments.out:
                 _write(arguments, rows)
 
@@ -162,18 +162,8 @@ def _time(arguments: argparse.Namespace, turns: int = 12) -> None:
         )
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.4f}"
-    return str(value)
-
-
 def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    with arguments.out.with_suffix(".csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        writer.writerows([{key: _text(value) for key, value in row.items()} for row in rows])
+    write_csv(arguments.out, _COLUMNS, rows)
     head = "| " + " | ".join(_COLUMNS[:1] + _COLUMNS[2:]) + " |\n|" + "---|" * (len(_COLUMNS) - 1)
     lines = []
     for name in dict.fromkeys(row["row"] for row in rows):
@@ -183,7 +173,7 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     size = f"{arguments.blocks} blocks x {arguments.width}, {arguments.epochs} epochs, batch {arguments.batch}"
     title = f"# Held and fixed thresholds, digits, {size}, AdamW {arguments.lr:g}, target {arguments.sparsity:g}"
     origin = f"`python -m benchmarks.hold --out {arguments.out}`, {day_and_machine()}."
-    arguments.out.with_suffix(".md").write_text("\n".join([title, "", origin, "", head, *lines]) + "\n")
+    arguments.out.with_suffix(".md").writetext_of("\n".join([title, "", origin, "", head, *lines]) + "\n")
 
 
 if __name__ == "__main__":
