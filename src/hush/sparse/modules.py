@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from .conditions import backend_of, is_patched
+from .lone_linear import LoneLinear
 from .operators import traced_chain
 from .own_forwards import has_own_forward, is_sparse_linear, is_sparse_sequential, mark
 from .sequence_plan import Fused, Sequence, fuse
@@ -55,7 +56,7 @@ mark(_sequential_forward, "sequential")
 def accelerate_module(module: nn.Module, settings: Settings) -> None:
     """Give an nn.Linear or nn.Sequential its accelerated forward."""
     if isinstance(module, nn.Linear):
-        module.__dict__[_STATE] = Stretch((), (module,), settings)
+        module.__dict__[_STATE] = LoneLinear(module, settings)
         module.__dict__["forward"] = types.MethodType(_linear_forward, module)
     else:
         module.__dict__[_STATE] = Sequence(module, settings)  # type: ignore[arg-type]
@@ -75,8 +76,8 @@ def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
     if type(module) is nn.Linear and not torch.compiler.is_compiling() and not is_patched():
         backend = backend_of(x)
         if backend is not None:
-            stretch: Stretch = module.__dict__[_STATE]
-            out = stretch.run(x, backend)
+            alone: LoneLinear = module.__dict__[_STATE]
+            out = alone.run(x, backend)
             if out is not None:
                 return out
     return type(module).forward(module, x)
