@@ -99,7 +99,7 @@ class LinearFunction(torch.autograd.Function):
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
         x, weight = x if need_weight else None, weight if need_x else None
         grad_x = grad_weight = None
-        backend = _backend_of(ctx.owner, ctx.limit, grad) if need_x or need_weight else None
+        backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
             grad_x, grad_weight, active = sparse_products(backend, grad, x, weight)
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
@@ -112,11 +112,17 @@ class LinearFunction(torch.autograd.Function):
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
 
 
-def _backend_of(owner: LoneLinear, limit: float, grad: Tensor) -> Backend | None:
+def _backend_of(
+    owner: LoneLinear, limit: float, grad: Tensor, x: Tensor | None, weight: Tensor | None
+) -> Backend | None:
     """Who runs the products by the zeros of this gradient; None where they are to be dense."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    read = [t for t in (x, weight) if t is not None]
+    if not read or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     backend = backend_of(grad)
     if backend is not None and owner.gradient_density > limit:
         owner.gradient_density = float(torch.count_nonzero(grad)) / max(grad.numel(), 1)
-    return backend if owner.gradient_density <= limit else None
+    if backend is None or owner.gradient_density > limit:
+        return None
+    # Dense arithmetic makes NaN of 0 · NaN and 0 · ∞. A sum over all of them is finite only where each is.
+    return backend if all(bool(t.sum().isfinite()) for t in read) else None
