@@ -7,15 +7,12 @@ operations. Two cases need care.
 differentiated as often as one likes. It needs a tensor that is connected to the input h, but not h's values, of which
 φ(h) is saved already: that tensor is the `edge`, a single zero expanded to the shape of h.
 
-*A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
-activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
-wants to do so holds x or its node, or has hung a hook on one of them; `Sight` notices, and all of ∂L/∂x is computed.
+*A Linear that reads an x with zeros in it.* ∂L/∂x at these zeros is computed only where somebody sees it
+(`hush.sparse.sight`).
 """
 
 from __future__ import annotations
 
-import sys
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -25,50 +22,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hush.nn.centering.centered_layer import CenteredLayer, centered_output, share_means
-from hush.nn.functional import drops_gradient_at_zero
 
 from .activation import Activation
 from .backend import Forward, Program
+from .sight import Sight
 from .step_plan import Part, StepPlan
 
-__all__ = ["Attached", "Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
-
-
-_OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
-
-
-class Sight:
-    """Whether anybody can see the gradient at x: by holding x or its node, or by a hook on either."""
-
-    def __init__(self, x: Tensor) -> None:
-        self._x, self._node = weakref.ref(x), x.grad_fn
-        assert self._node is not None
-        registers = (x.register_hook, self._node.register_prehook, self._node.register_hook)
-        self._hooks = [_hooks_of(register) for register in registers]
-
-    @classmethod
-    def of(cls, x: Tensor) -> Sight | None:
-        """None where all of ∂L/∂x is needed anyway."""
-        node = x.grad_fn
-        known = node is not None and (node.name() == "ReluBackward0" or drops_gradient_at_zero(node))
-        return cls(x) if known and not x.retains_grad else None
-
-    def is_free(self) -> bool:
-        """Nobody looks."""
-        # A gradient edge, or whoever took x.grad_fn, holds the node as well.
-        return not any(self._hooks) and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
-
-
-def _hooks_of(register: Callable[[Callable[..., None]], Any]) -> Any:
-    """The dictionary that every hook registered here goes into, now or later."""
-    handle = register(_no_hook)
-    hooks = handle.hooks_dict_ref()
-    handle.remove()
-    return hooks
-
-
-def _no_hook(*gradients: Any) -> None:
-    return None
+__all__ = ["Attached", "Call", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
 class FusedUpdate(Protocol):

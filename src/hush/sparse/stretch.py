@@ -18,9 +18,10 @@ from . import crossover
 from .activation import Activation, activation_of
 from .backend import Backend, Program
 from .conditions import is_plain
-from .gradients import Call, Centered, Sight, run_training
+from .gradients import Call, Centered, run_training
 from .layout import on_large_pages, storage_address
 from .settings import Settings
+from .sight import Sight
 from .witness import Witness
 
 __all__ = ["LOOKS", "Prepared", "Stretch", "has_memory"]
