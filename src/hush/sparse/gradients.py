@@ -25,6 +25,7 @@ from hush.nn.centering.centered_layer import CenteredLayer, centered_output, sha
 
 from .activation import Activation
 from .backend import Forward, Program
+from .conditions import has_memory
 from .sight import Sight
 from .step_plan import Part, StepPlan
 
@@ -186,10 +187,11 @@ class StretchFunction(torch.autograd.Function):
         edge, x, saved, *weights = ctx.saved_tensors
         parameters = [*weights, *ctx.biases]
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or not has_memory(grads[0]):
             if [_version(b) for b in ctx.biases] != ctx.bias_versions:
                 raise RuntimeError(
-                    "A bias has been modified by an inplace operation since the forward; second derivatives need it."
+                    "A bias has been modified by an inplace operation since the forward; second derivatives and "
+                    "batches of gradients need it."
                 )
             first, *rest = _with_torch(ctx.call, ctx.program, grads[0], edge, x, saved, parameters, needed)
         else:
@@ -278,8 +280,10 @@ def _with_torch(
     parameters: Sequence[Tensor],
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The same gradients as functions that can be differentiated again."""
-    out = call.with_torch(program, edge, x, saved, parameters, grad.shape[0])
+    """The same gradients by torch's operations: functions that can be differentiated again, where that is asked for."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        out = call.with_torch(program, edge, x, saved, parameters, grad.shape[0])
     wanted = [t for t, need in zip((edge, *parameters), needed, strict=True) if need]
-    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
+    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=again, allow_unused=True))  # type: ignore[arg-type]
     return [next(found) if need else None for need in needed]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from . import crossover
 from .backend import Backend
-from .conditions import backend_of
+from .conditions import backend_of, has_memory
 from .layout import is_row_major
 from .linear_products import sparse_products
 from .settings import Settings
@@ -119,7 +119,7 @@ def _backend_of(
     read = [t for t in (x, weight) if t is not None]
     if not read or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
-    backend = backend_of(grad)
+    backend = backend_of(grad) if has_memory(grad) else None
     if backend is not None and owner.gradient_density > limit:
         owner.gradient_density = float(torch.count_nonzero(grad)) / max(grad.numel(), 1)
     if backend is None or owner.gradient_density > limit:

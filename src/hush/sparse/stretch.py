@@ -17,14 +17,14 @@ from hush.nn.centering.centered_layer import centered_layer_of
 from . import crossover
 from .activation import Activation, activation_of
 from .backend import Backend, Program
-from .conditions import is_plain
+from .conditions import has_memory, is_plain
 from .gradients import Call, Centered, run_training
 from .layout import on_large_pages, storage_address
 from .settings import Settings
 from .sight import Sight
 from .witness import Witness
 
-__all__ = ["LOOKS", "Prepared", "Stretch", "has_memory"]
+__all__ = ["LOOKS", "Prepared", "Stretch"]
 
 LOOKS = 32  # calls between two looks at the density while a stretch is too dense
 
@@ -166,15 +166,6 @@ class Prepared:
             self._memory += [weights, biases]
         self.program: Program = backend.compile(weights, biases, self.phis)
         self.turns = self.program.row_gradients
-
-
-def has_memory(p: Tensor) -> bool:
-    """Not what a transform of torch.func has left behind: such a wrapper has lost what it wrapped."""
-    try:
-        p.data_ptr()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _watch(
