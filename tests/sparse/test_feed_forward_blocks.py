@@ -13,6 +13,12 @@ from .conftest import assert_near
 
 
 @pytest.fixture(autouse=True)
+def _one_thread(_two_threads):
+    """The kernels' threads are tested with the products; two that wait for one another take seconds."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
 def _measured(monkeypatch):
     """As if it had been measured that zeros pay up to a density of 0.7, for matrices of any size."""
     monkeypatch.delenv("HUSH_CROSSOVER")

@@ -16,6 +16,12 @@ from .conftest import assert_near
 pytestmark = pytest.mark.usefixtures("by_gradient")
 
 
+@pytest.fixture(autouse=True)
+def _one_thread(_two_threads):
+    """The kernels' threads are tested with the products; two that wait for one another take seconds."""
+    torch.set_num_threads(1)
+
+
 class Block(nn.Module):
     """W₂ φ(W₁ x + b₁) + b₂ as timm and Hugging Face write it, or gated as Llama has it."""
 

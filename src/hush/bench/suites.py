@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from .arguments import check_arguments
+from .block_networks import random_bytes, random_feedforward, random_gpt
 from .measurement import Measurement, Setting
 from .peers import (
     INFERENCE,
@@ -19,31 +21,39 @@ from .peers import (
     output_reference,
     training_peers,
 )
-from .random_networks import Arch, activations_read, depth_for, random_network, random_residual, sparsity_of
+from .random_networks import Arch, depth_for, random_network, random_residual, sparsity_of
 from .timing import Timed, compare
+from .useful_work import Work, work_of
 from .verification import verify
 
 __all__ = ["inference", "layer", "training"]
 
 _INPUTS = 64  # different batches that a peer is given in turn
+_NETWORKS: dict[Arch, Callable[[int, int, float], nn.Sequential]] = {
+    "chain": random_network,
+    "residual": random_residual,
+    "feedforward": random_feedforward,
+    "gated": partial(random_feedforward, gated=True),
+    "gpt": random_gpt,
+}
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The setting, the network, its inputs, and the number of active weights that one pass meets."""
+    """The setting, the network, its inputs, and what zeros leave of its work."""
 
     setting: Setting
     model: nn.Sequential
     inputs: list[Tensor]
-    active_weights: float
+    work: Work
+    arch: Arch
 
-    def compare(
-        self, peers: Mapping[str, Peer], reference: Tensor, repeats: int, flops_per_weight: int
-    ) -> list[Measurement]:
+    def compare(self, peers: Mapping[str, Peer], reference: Tensor, repeats: int) -> list[Measurement]:
         """Time the peers, once their results have been compared with the reference."""
         errors = verify(self.setting.work, peers, reference)
         works = {name: Timed(peer.precision, peer.work) for name, peer in peers.items()}
-        return compare(self.setting, works, repeats, flops_per_weight * self.active_weights, errors)
+        bound = None if self.arch in ("chain", "residual") else self.work.bound
+        return compare(self.setting, works, repeats, self.work.useful, errors, bound)
 
 
 def inference(
@@ -61,17 +71,20 @@ def inference(
 ) -> tuple[list[Measurement], list[str]]:
     """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
-    With arch="residual" the network is `random_residual`, which torch_csr cannot run. With `model` (as `train_network`
-    makes it) and `samples`, masks are those of a trained network.
+    With arch="residual" the network is `random_residual`, with "feedforward" and "gated" it is `random_feedforward`,
+    none of which torch_csr can run. With `model` (as `train_network` makes it) and `samples`, masks are those of a
+    trained network.
 
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
+    if arch == "gpt":
+        raise ValueError('arch="gpt" is timed in training only: its attention is none of the engine\'s work.')
     made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
-    wanted = set(peers) - ({"torch_csr"} if arch == "residual" else set())
+    wanted = set(peers) - (set() if arch == "chain" else {"torch_csr"})
     found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive)
-    return made.compare(found, output_reference(made.model, made.inputs[0]), repeats, 2), absent
+    return made.compare(found, output_reference(made.model, made.inputs[0]), repeats), absent
 
 
 def training(
@@ -88,11 +101,14 @@ def training(
     work: str = "training",
     arch: Arch = "chain",
 ) -> tuple[list[Measurement], list[str]]:
-    """A full SGD step: zero_grad, forward, backward, update; as `inference`."""
+    """A full SGD step: zero_grad, forward, backward, update; as `inference`.
+
+    With arch="gpt" it is that of a byte transformer (`random_gpt`), `depth` layers, a batch of that many sequences.
+    """
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
     found = training_peers(made.model, made.inputs, set(peers), adaptive)
-    return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats, 6), []
+    return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats), []
 
 
 def layer(
@@ -123,9 +139,10 @@ def _prepare(
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))
     if model is None or samples is None:
-        depth = depth_for(width) if depth is None else depth
-        model = (random_residual if arch == "residual" else random_network)(width, depth, sparsity)
-        inputs = [torch.randn(batch, width, generator=generator) for _ in range(count)]
+        depth = depth_for(width, arch) if depth is None else depth
+        model = _NETWORKS[arch](width, depth, sparsity)
+        draw = random_bytes if arch == "gpt" else partial(_normal, width)
+        inputs = [draw(batch, generator) for _ in range(count)]
     else:
         linears = [m for m in model if isinstance(m, nn.Linear)]
         work, width, depth = f"{work}-trained", linears[0].out_features, len(linears) - 1
@@ -133,11 +150,8 @@ def _prepare(
         inputs = [samples[rows].contiguous() for rows in order]
         sparsity = round(sparsity_of(model, samples[:256]), 3)
     setting = Setting(work, width, depth, batch, sparsity, threads)
-    return _Prepared(setting, model, inputs, _active_weights(model, inputs[0]))
+    return _Prepared(setting, model, inputs, work_of(model, inputs[0], not setting.work.startswith("inference")), arch)
 
 
-def _active_weights(model: nn.Sequential, x: Tensor) -> float:
-    """Each active unit of a layer meets as many weights as the layer has outputs."""
-    outputs = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
-    read = activations_read(model, x)
-    return sum(float(torch.count_nonzero(h)) * n for h, n in zip(read, outputs, strict=True))
+def _normal(width: int, batch: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(batch, width, generator=generator)
