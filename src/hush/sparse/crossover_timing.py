@@ -22,6 +22,7 @@ __all__ = ["Setting", "crossing", "measure"]
 _DENSITIES = (0.1, 0.3, 0.5)
 _SECONDS = 0.12
 _TURNS = 3
+_EXPANSION = 4  # outputs for each input of a Linear that stands before an activation, as in most transformers
 _MARGIN = 0.85  # of ρ*: a stretch that sits on the line is better off dense, which does not depend on its density
 
 
@@ -56,7 +57,7 @@ class Setting(NamedTuple):
     @property
     def flops(self) -> float:
         """Of one dense run."""
-        products = 2 if self.by_gradient else _depth(self.width) * (3 if self.training else 1)
+        products = 2 / _EXPANSION if self.by_gradient else _depth(self.width) * (3 if self.training else 1)
         return 2.0 * self.batch * self.width**2 * products
 
 
@@ -88,7 +89,8 @@ def measure(setting: Setting) -> float:
 
     width, batch = setting.width, setting.batch
     if setting.by_gradient:
-        return _measure_by_gradient(normal(width, width), normal(batch, width), normal(batch, width), setting.turns)
+        inputs = -(-width // _EXPANSION)
+        return _measure_by_gradient(normal(width, inputs), normal(batch, inputs), normal(batch, width), setting.turns)
     weights = [normal(width, width) / width**0.5 for _ in range(_depth(width))]
     h, grad = normal(batch, width), normal(batch, width)
     sample = normal(100_000)
