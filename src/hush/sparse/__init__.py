@@ -6,7 +6,7 @@ from .activation import Activation, Kind, activation_of
 from .backend import Backend, Program, register_backend
 from .converter import accelerate, decelerate, report
 from .cpu import engine_calls, isa
-from .functional import act_linear, chain
+from .functional import act_linear, chain, feedforward
 from .fused_step import fused_backward, step
 from .residual_block import Norm, ResidualBlock
 from .residual_functional import residual_chain
@@ -26,6 +26,7 @@ __all__ = [
     "crossover",
     "decelerate",
     "engine_calls",
+    "feedforward",
     "fused_backward",
     "isa",
     "register_backend",

@@ -25,7 +25,7 @@ class Report:
 
     Attributes:
         taken: the Linears of each fused stretch, in order.
-        alone: the other Linears: each leaves out the zeros of its own input.
+        alone: the other Linears: each leaves out the zeros of its own input, or of its output's gradient.
         left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
         apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
     """
@@ -40,7 +40,7 @@ class Report:
         lines = [f"{layers} Linear layers in {len(self.taken)} fused stretches on {isa()}"]
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
-        lines += [f"  alone  {name}: leaves out the zeros of its own input" for name in self.alone]
+        lines += [f"  alone  {name}: leaves out zeros of its input or of its output's gradient" for name in self.alone]
         lines += [
             f"  apart  {name}: its forward {reason}, so its modules run one by one" for name, reason in self.apart
         ]

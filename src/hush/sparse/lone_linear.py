@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from . import crossover
 from .backend import Backend
-from .conditions import backend_of, has_memory
+from .conditions import backend_of, has_memory, is_plain
 from .layout import is_row_major
 from .linear_products import sparse_products
 from .settings import Settings
 from .stretch import LOOKS, Prepared, Stretch
 
-__all__ = ["LoneLinear"]
+__all__ = ["LoneLinear", "sparse_backward_linear"]
 
 # Multiplications of one product below which torch's own node is faster than one written in Python, whatever it saves.
 _LEAST_WORK = 1 << 22
@@ -82,11 +82,31 @@ class LoneLinear(Stretch):
         return crossover.limit(prepared.widest, batch, True, not prepared.turns, by_gradient=True)
 
 
+class _Always:
+    """The owner of a Linear that is no module: zeros are left out whatever it costs."""
+
+    gradient_density = 0.0
+
+    def gradient_limit(self, batch: int) -> float:
+        return 1.0
+
+
+def sparse_backward_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """W x + b by torch, with a backward that leaves out the zeros of ∂L/∂out where the kernels can run it."""
+    parameters = [weight] if bias is None else [weight, bias]
+    backend = None if torch.compiler.is_compiling() else backend_of(x)
+    plain = all(is_plain(p) and has_memory(p) for p in parameters)
+    if backend is None or not plain or not backend.takes_parameters([weight], [bias], training=True):
+        return F.linear(x, weight, bias)
+    out: Tensor = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight, bias, _Always())  # type: ignore[no-untyped-call]
+    return out.reshape(*x.shape[:-1], out.shape[-1])
+
+
 class LinearFunction(torch.autograd.Function):
     """(x, W, b, owner) ↦ x Wᵀ + b on matrices; the backward leaves out the zeros of ∂L/∂out where that pays."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, owner: LoneLinear) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, owner: LoneLinear | _Always) -> Tensor:
         need_x, need_weight, *_ = ctx.needs_input_grad
         # Not more than F.linear keeps: whatever it does not keep may be changed before the backward.
         ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
@@ -113,7 +133,7 @@ class LinearFunction(torch.autograd.Function):
 
 
 def _backend_of(
-    owner: LoneLinear, limit: float, grad: Tensor, x: Tensor | None, weight: Tensor | None
+    owner: LoneLinear | _Always, limit: float, grad: Tensor, x: Tensor | None, weight: Tensor | None
 ) -> Backend | None:
     """Who runs the products by the zeros of this gradient; None where they are to be dense."""
     read = [t for t in (x, weight) if t is not None]
