@@ -35,31 +35,36 @@ public:
         return count_active(s_, phi_, reinterpret_cast<const float*>(x), per_row_.data(), threads);
     }
 
-    // out, channels-last and packed; what the backward needs. count() has seen this x.
-    nb::object forward(uintptr_t x, uintptr_t weight, const std::vector<size_t>& strides, uintptr_t bias, uintptr_t out,
-                       int threads) const {
+    // The active units of the x that count() has just seen, for forward() and backward().
+    nb::object list(uintptr_t x, int threads) const {
         if (per_row_.size() != s_.rows()) throw std::invalid_argument("The active units have not been counted.");
         size_t active = 0;
         for (uint32_t n : per_row_) active += n;
-        const WeightStrides at = strides_of(strides);
-        size_t bytes = 0;
+        const size_t bytes = place(nullptr, active, nullptr);
         void* memory = nullptr;
         {
             nb::gil_scoped_release release;
-            bytes = place(nullptr, active, nullptr);
             Block saved(bytes);
             ConvLists lists{};
             place(saved.data(), active, &lists);
             auto* head = reinterpret_cast<uint64_t*>(saved.data());
             head[0] = kMagic, head[1] = s_.rows(), head[2] = s_.padded_width(), head[3] = active;
             list_active(s_, phi_, reinterpret_cast<const float*>(x), per_row_.data(), lists, threads);
-            Block packed(tiled_weights(s_) * sizeof(float));
-            auto* tiles = reinterpret_cast<float*>(packed.data());
-            pack_weights(s_, reinterpret_cast<const float*>(weight), at, tiles, threads);
-            convolution_forward(s_, tiles, reinterpret_cast<const float*>(bias), lists, reinterpret_cast<float*>(out), threads);
             memory = saved.release();
         }
         return nb::cast(owned_bytes(memory, bytes));
+    }
+
+    // out, channels-last and packed. bias 0: none.
+    void forward(Bytes saved, uintptr_t weight, const std::vector<size_t>& strides, uintptr_t bias, uintptr_t out,
+                 int threads) const {
+        const ConvLists lists = view(saved);
+        const WeightStrides at = strides_of(strides);
+        nb::gil_scoped_release release;
+        Block packed(tiled_weights(s_) * sizeof(float));
+        auto* tiles = reinterpret_cast<float*>(packed.data());
+        pack_weights(s_, reinterpret_cast<const float*>(weight), at, tiles, threads);
+        convolution_forward(s_, tiles, reinterpret_cast<const float*>(bias), lists, reinterpret_cast<float*>(out), threads);
     }
 
     // delta and dx channels-last and packed. dx or gradient 0: not wanted.
@@ -131,7 +136,8 @@ void bind_convolution(nb::module_& m) {
         .def(nb::init<const std::vector<size_t>&, bool, int, float, float>(), "sizes"_a, "circular"_a, "kind"_a,
              "threshold"_a, "clip"_a)
         .def("count", &Convolution::count, "x"_a, "threads"_a)
-        .def("forward", &Convolution::forward, "x"_a, "weight"_a, "strides"_a, "bias"_a, "out"_a, "threads"_a)
+        .def("list_active", &Convolution::list, "x"_a, "threads"_a)
+        .def("forward", &Convolution::forward, nb::arg("saved").noconvert(), "weight"_a, "strides"_a, "bias"_a, "out"_a, "threads"_a)
         .def("backward", &Convolution::backward, nb::arg("saved").noconvert(), "weight"_a, "strides"_a, "delta"_a, "dx"_a,
              "gradient"_a, "gradient_strides"_a, "threads"_a)
         .def("activations", &Convolution::activations, nb::arg("saved").noconvert(), "out"_a);

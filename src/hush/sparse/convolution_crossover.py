@@ -1,0 +1,147 @@
+"""Up to which density each product of a convolution pays on this machine: measured by `accelerate`, kept in its file.
+
+As `hush.sparse.crossover`, for three products instead of two works: the output, ∂L/∂x with ∂L/∂W in one sweep, and
+∂L/∂W alone. A forward measures nothing and takes the nearest of what is known.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import crossover
+from .activation import Activation
+from .backend import backend_for
+from .convolution_backend import ConvolutionBackend
+from .convolution_form import ConvolutionForm
+from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
+
+__all__ = ["ConvolutionSetting", "ensure_measured", "limits", "measure", "setting_of"]
+
+_CHANNELS = (16, 32, 64, 128, 256, 512)
+_PIXELS = (256, 4096)
+_DENSITIES = (0.1, 0.3, 0.5)
+_MOST_FLOPS = 4e9  # of one dense product: what is larger is judged by fewer pixels
+_PRODUCTS = ("output", "both", "input", "weight")
+_DENSE, _SPARSE = Limits(-1.0, -1.0, -1.0, -1.0), Limits(1.0, 1.0, 1.0, 1.0)
+
+
+class ConvolutionSetting(NamedTuple):
+    """What a crossover depends on; `channels` is the geometric mean of in and out, `kernel` the side of it."""
+
+    channels: int
+    kernel: int
+    stride: int
+    pixels: int
+    threads: int
+
+    def key(self, product: str) -> str:
+        sizes = "x".join(str(size) for size in self)
+        return f"{crossover.CONVOLUTIONS}{sizes} {product}"
+
+
+def setting_of(form: ConvolutionForm, weight: Tensor, pixels: int) -> ConvolutionSetting:
+    outputs, inputs, taps_y, taps_x = weight.shape
+    kernel = round(math.sqrt(taps_y * taps_x))
+    return ConvolutionSetting(
+        _nearest(math.sqrt(inputs * outputs), _CHANNELS),
+        1 if kernel == 1 else 3 if kernel <= 3 else 5,
+        1 if form.stride == (1, 1) else 2,
+        _nearest(pixels, _PIXELS),
+        torch.get_num_threads(),
+    )
+
+
+def _nearest(value: float, steps: tuple[int, ...]) -> int:
+    return min(steps, key=lambda step: abs(math.log(step / max(value, 1.0))))
+
+
+def limits(form: ConvolutionForm, x: Tensor, weight: Tensor) -> Limits:
+    """Where nothing comparable has been measured, 0: dense."""
+    forced = os.environ.get("HUSH_CROSSOVER")
+    if forced in ("always", "never"):
+        return _SPARSE if forced == "always" else _DENSE
+    setting = setting_of(form, weight, x.shape[0] * x.shape[2] * x.shape[3])
+    known = crossover.known()
+    if setting.key(_PRODUCTS[0]) not in known:
+        others = [setting._replace(threads=threads) for threads in range(1, 4 * setting.threads + 1)]
+        measured = [other for other in others if other.key(_PRODUCTS[0]) in known]
+        setting = min(measured, key=lambda other: abs(other.threads - setting.threads), default=setting)
+    return Limits(*(known.get(setting.key(product), 0.0) for product in _PRODUCTS))
+
+
+def ensure_measured(convolutions: Iterable[tuple[ConvolutionForm, Tensor]]) -> None:
+    """Measure what is not known of these forms and weights, with as many threads as torch has now."""
+    if os.environ.get("HUSH_CROSSOVER") in ("always", "never"):
+        return
+    wanted = {setting_of(form, weight, pixels) for form, weight in convolutions for pixels in _PIXELS}
+    found: dict[str, float] = {}
+    for setting in sorted(wanted):
+        if setting.key(_PRODUCTS[0]) not in crossover.known():
+            for product, value in zip(_PRODUCTS, measure(setting), strict=True):
+                found[setting.key(product)] = value
+    if found:
+        crossover.remember(found)
+
+
+@torch.no_grad()
+def measure(setting: ConvolutionSetting) -> tuple[float, float, float, float]:
+    """ρ* of the output, of both gradients, of the input's alone and of the weight's alone, each between 0 and 1."""
+    generator = torch.Generator().manual_seed(0)
+    channels, kernel = setting.channels, setting.kernel
+    side = 8 if setting.pixels <= 256 else 16
+    images = max(1, setting.pixels // side**2)
+    while images > 1 and 2.0 * images * side**2 * kernel**2 * channels**2 > _MOST_FLOPS:
+        images //= 2
+
+    def normal(*shape: int) -> Tensor:
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
+        return drawn.contiguous(memory_format=torch.channels_last)
+
+    form = ConvolutionForm((setting.stride,) * 2, (kernel // 2,) * 4)
+    weight = normal(channels, channels, kernel, kernel) / math.sqrt(channels * kernel**2)
+    drawn = normal(images, channels, side, side)
+    grad = torch.randn_like(form.dense(drawn, weight, None))
+    sparse = [_works(form, _at_density(drawn, rho), weight, grad) for rho in _DENSITIES]
+    dense: list[Callable[[], object]] = [
+        partial(form.dense, drawn, weight, None),
+        partial(form.dense_input_gradient, grad, drawn, weight),
+        partial(form.dense_weight_gradient, grad, drawn, weight),
+    ]
+    times = crossover.medians([*dense, *(work for works in sparse for work in works)])
+    output, of_x, of_weight = times[:3]
+    by_product = [times[3 + i :: 3] for i in range(3)]  # output, both, weight at each density
+    pairs = ((0, output), (1, of_x + of_weight), (1, of_x), (2, of_weight))
+    found = [crossover.crossing(_DENSITIES, by_product[which], t) for which, t in pairs]
+    return found[0], found[1], found[2], found[3]
+
+
+def _at_density(x: Tensor, density: float) -> Tensor:
+    threshold = torch.quantile(x.flatten()[:100_000], 1.0 - density)
+    return x.sub(threshold).clamp_(min=0.0)
+
+
+def _works(form: ConvolutionForm, x: Tensor, weight: Tensor, grad: Tensor) -> list[Callable[[], object]]:
+    """The three products as a call has them: looking and listing belong to the output."""
+    phi, backend = Activation.identity(), backend_for(x)
+    assert isinstance(backend, ConvolutionBackend)
+    program = backend.compile_convolution(form, x, weight, phi)
+    program.look(x)
+    call = ConvolutionCall(program, form, phi, 0.0, _SPARSE)
+    saved = program.list_active(x)
+
+    def output() -> Tensor:
+        program.look(x)
+        return program.forward(program.list_active(x), weight, None)
+
+    return [
+        output,
+        partial(program.backward, saved, weight, grad, True, True),
+        partial(gradients_of_convolution, call, grad, x, saved, weight, False, True),
+    ]
