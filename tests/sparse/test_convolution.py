@@ -14,7 +14,6 @@ from torch import Tensor
 from hush.sparse import Activation, act_conv2d, engine_calls, isa
 from hush.sparse.convolution_form import form_from
 
-
 CRELU = Activation.crelu(0.6, 1.1)
 
 
@@ -267,5 +266,3 @@ def test_wrong_arguments_are_told_in_words(change, message):
     given = {"x": x, "weight": weight, "bias": bias, "activation": CRELU, "stride": 1, "padding": 1, **change}
     with pytest.raises(ValueError, match=message):
         act_conv2d(**given)
-
-

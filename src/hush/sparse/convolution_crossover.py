@@ -27,7 +27,7 @@ __all__ = ["ConvolutionSetting", "ensure_measured", "limits", "measure", "settin
 _CHANNELS = (16, 32, 64, 128, 256, 512)
 _PIXELS = (256, 4096)
 _DENSITIES = (0.1, 0.3, 0.5)
-_MOST_FLOPS = 4e9  # of one dense product: what is larger is judged by fewer pixels
+_MOST_FLOPS = 1e9  # of one dense product: what is larger is judged by fewer pixels
 _PRODUCTS = ("output", "both", "input", "weight")
 _DENSE, _SPARSE = Limits(-1.0, -1.0, -1.0, -1.0), Limits(1.0, 1.0, 1.0, 1.0)
 
