@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import hush
 import hush.nn as hn
 from hush.sparse import accelerate, convolution_crossover, decelerate, engine_calls, report
+from hush.sparse.convolution_form import ConvolutionForm
 from hush.sparse.convolution_gradients import Limits
 
 from .alike import assert_alike, assert_same_gradients, engine_runs, twins
@@ -350,15 +351,15 @@ def test_what_is_left_is_told():
 
 
 def test_a_real_crossover_is_a_density(monkeypatch, tmp_path):
-    monkeypatch.setattr(convolution_crossover.crossover, "_known", {})
+    monkeypatch.setattr(convolution_crossover, "_known", {})
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))
     monkeypatch.delenv("HUSH_CROSSOVER")
-    form, weight = hush.sparse.convolution_form.ConvolutionForm((1, 1), (1, 1, 1, 1)), torch.randn(16, 16, 3, 3)
+    form, weight = ConvolutionForm((1, 1), (1, 1, 1, 1)), torch.randn(16, 16, 3, 3)
     assert convolution_crossover.limits(form, images(), weight) == Limits(0.0, 0.0, 0.0, 0.0)
     convolution_crossover.ensure_measured([(form, weight)])
     found = convolution_crossover.limits(form, images(), weight)
     assert all(0.0 <= limit <= 1.0 for limit in (found.output, found.both, found.input, found.weight))
-    assert "convolution 16x3x1x" in hush.sparse.crossover.describe()
+    assert "  16 channels  kernel 3  stride 1   256 pixels  threads  2" in convolution_crossover.describe()
     torch.set_num_threads(1)
     assert convolution_crossover.limits(form, images(), weight) == found
 

@@ -1,35 +1,41 @@
 """Up to which density each product of a convolution pays on this machine: measured by `accelerate`, kept in its file.
 
 As `hush.sparse.crossover`, for three products instead of two works: the output, ∂L/∂x with ∂L/∂W in one sweep, and
-∂L/∂W alone. A forward measures nothing and takes the nearest of what is known.
+∂L/∂W alone. A forward measures nothing and takes what is known of its kind.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import crossover
 from .activation import Activation
 from .backend import backend_for
 from .convolution_backend import ConvolutionBackend
 from .convolution_form import ConvolutionForm
 from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
+from .crossover import _medians, crossing
+from .crossover_file import read_crossovers, write_crossovers
 
-__all__ = ["ConvolutionSetting", "ensure_measured", "limits", "measure", "setting_of"]
+__all__ = ["ConvolutionSetting", "describe", "ensure_measured", "forget", "limits", "measure", "setting_of"]
 
 _CHANNELS = (16, 32, 64, 128, 256, 512)
 _PIXELS = (256, 4096)
 _DENSITIES = (0.1, 0.3, 0.5)
 _MOST_FLOPS = 1e9  # of one dense product: what is larger is judged by fewer pixels
+_SECTION = ", convolutions"  # of the file
+_FIXED = 0.4  # where no clock may decide; what is denser has lost on every machine that was measured
 _PRODUCTS = ("output", "both", "input", "weight")
 _DENSE, _SPARSE = Limits(-1.0, -1.0, -1.0, -1.0), Limits(1.0, 1.0, 1.0, 1.0)
+_lock = threading.RLock()
+_known: dict[str, float] | None = None
 
 
 class ConvolutionSetting(NamedTuple):
@@ -42,8 +48,7 @@ class ConvolutionSetting(NamedTuple):
     threads: int
 
     def key(self, product: str) -> str:
-        sizes = "x".join(str(size) for size in self)
-        return f"{crossover.CONVOLUTIONS}{sizes} {product}"
+        return f"{'x'.join(str(size) for size in self)} {product}"
 
 
 def setting_of(form: ConvolutionForm, weight: Tensor, pixels: int) -> ConvolutionSetting:
@@ -62,13 +67,15 @@ def _nearest(value: float, steps: tuple[int, ...]) -> int:
     return min(steps, key=lambda step: abs(math.log(step / max(value, 1.0))))
 
 
-def limits(form: ConvolutionForm, x: Tensor, weight: Tensor) -> Limits:
-    """Where nothing comparable has been measured, 0: dense."""
+def limits(form: ConvolutionForm, x: Tensor, weight: Tensor, adaptive: bool = True) -> Limits:
+    """Where nothing comparable has been measured, 0: dense. Without `adaptive`, what depends on no clock."""
     forced = os.environ.get("HUSH_CROSSOVER")
     if forced in ("always", "never"):
         return _SPARSE if forced == "always" else _DENSE
+    if not adaptive:
+        return Limits(_FIXED, _FIXED, _FIXED, _FIXED)
     setting = setting_of(form, weight, x.shape[0] * x.shape[2] * x.shape[3])
-    known = crossover.known()
+    known = _load()
     if setting.key(_PRODUCTS[0]) not in known:
         others = [setting._replace(threads=threads) for threads in range(1, 4 * setting.threads + 1)]
         measured = [other for other in others if other.key(_PRODUCTS[0]) in known]
@@ -81,13 +88,42 @@ def ensure_measured(convolutions: Iterable[tuple[ConvolutionForm, Tensor]]) -> N
     if os.environ.get("HUSH_CROSSOVER") in ("always", "never"):
         return
     wanted = {setting_of(form, weight, pixels) for form, weight in convolutions for pixels in _PIXELS}
-    found: dict[str, float] = {}
-    for setting in sorted(wanted):
-        if setting.key(_PRODUCTS[0]) not in crossover.known():
-            for product, value in zip(_PRODUCTS, measure(setting), strict=True):
-                found[setting.key(product)] = value
-    if found:
-        crossover.remember(found)
+    with _lock:
+        known = _load()
+        missing = sorted(setting for setting in wanted if setting.key(_PRODUCTS[0]) not in known)
+        for setting in missing:
+            known.update({setting.key(p): value for p, value in zip(_PRODUCTS, measure(setting), strict=True)})
+        if missing:
+            write_crossovers(known, _SECTION)
+
+
+def forget() -> None:
+    """Measure everything again when a model is next accelerated."""
+    global _known
+    with _lock:
+        _known = {}
+        write_crossovers(_known, _SECTION)
+
+
+def describe() -> str:
+    """What has been measured, a line for each kind of convolution; nothing where there is none."""
+    kinds = sorted({tuple(int(size) for size in key.split(" ")[0].split("x")) for key in _load()})
+    lines = ["convolutions: the output, both gradients, ∂L/∂x alone and ∂L/∂W alone pay up to"] if kinds else []
+    for kind in kinds:
+        setting = ConvolutionSetting(*kind)
+        values = ", ".join(f"{_load().get(setting.key(p), 0.0):.2f}" for p in _PRODUCTS)
+        channels, kernel, stride, pixels, threads = setting
+        kind_of = f"{channels:>3} channels  kernel {kernel}  stride {stride}  {pixels:>4} pixels  threads {threads:>2}"
+        lines.append(f"  {kind_of}  {values}")
+    return "\n".join(lines)
+
+
+def _load() -> dict[str, float]:
+    global _known
+    with _lock:
+        if _known is None:
+            _known = read_crossovers(_SECTION)
+        return _known
 
 
 @torch.no_grad()
@@ -109,16 +145,16 @@ def measure(setting: ConvolutionSetting) -> tuple[float, float, float, float]:
     drawn = normal(images, channels, side, side)
     grad = torch.randn_like(form.dense(drawn, weight, None))
     sparse = [_works(form, _at_density(drawn, rho), weight, grad) for rho in _DENSITIES]
-    dense: list[Callable[[], object]] = [
+    dense: list[Callable[[], Any]] = [
         partial(form.dense, drawn, weight, None),
         partial(form.dense_input_gradient, grad, drawn, weight),
         partial(form.dense_weight_gradient, grad, drawn, weight),
     ]
-    times = crossover.medians([*dense, *(work for works in sparse for work in works)])
+    times = _medians([*dense, *(work for works in sparse for work in works)])
     output, of_x, of_weight = times[:3]
     by_product = [times[3 + i :: 3] for i in range(3)]  # output, both, weight at each density
     pairs = ((0, output), (1, of_x + of_weight), (1, of_x), (2, of_weight))
-    found = [crossover.crossing(_DENSITIES, by_product[which], t) for which, t in pairs]
+    found = [crossing(_DENSITIES, by_product[which], t) for which, t in pairs]
     return found[0], found[1], found[2], found[3]
 
 
@@ -127,7 +163,7 @@ def _at_density(x: Tensor, density: float) -> Tensor:
     return x.sub(threshold).clamp_(min=0.0)
 
 
-def _works(form: ConvolutionForm, x: Tensor, weight: Tensor, grad: Tensor) -> list[Callable[[], object]]:
+def _works(form: ConvolutionForm, x: Tensor, weight: Tensor, grad: Tensor) -> list[Callable[[], Any]]:
     """The three products as a call has them: looking and listing belong to the output."""
     phi, backend = Activation.identity(), backend_for(x)
     assert isinstance(backend, ConvolutionBackend)

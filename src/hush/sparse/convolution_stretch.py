@@ -26,7 +26,6 @@ __all__ = ["ConvolutionStretch", "convolve_now"]
 _LOOKS = 32  # calls between two looks at the density while the input is too dense
 # What the kernels stand for. Whoever replaces one of these wants to be called.
 _STANDS_FOR = (nn.Conv2d.forward, nn.Conv2d._conv_forward, F.conv2d, F.pad)
-_ALL_SPARSE = Limits(1.0, 1.0, 1.0, 1.0)
 
 
 class ConvolutionStretch:
@@ -52,7 +51,7 @@ class ConvolutionStretch:
         assert bias is None or isinstance(bias, Tensor)
         if not takes(backend, form, x, weight, bias) or not _lies_as_torch_has_it(form, weight):
             return None
-        limits = convolution_crossover.limits(form, x, weight) if self.settings.adaptive else _ALL_SPARSE
+        limits = convolution_crossover.limits(form, x, weight, self.settings.adaptive)
         if not self._looks(limits):
             return None
         program = backend.compile_convolution(form, x, weight, phi)

@@ -30,22 +30,7 @@ from .crossover_file import machine_name, read_crossovers, write_crossovers
 from .layout import input_major
 from .step_plan import StepPlan
 
-__all__ = [
-    "CONVOLUTIONS",
-    "Setting",
-    "crossing",
-    "describe",
-    "ensure_measured",
-    "forget",
-    "known",
-    "limit",
-    "measure",
-    "medians",
-    "remember",
-    "table",
-]
-
-CONVOLUTIONS = "convolution "  # how the keys of convolutions begin (`hush.sparse.convolution_crossover`)
+__all__ = ["Setting", "describe", "ensure_measured", "forget", "limit", "measure", "table"]
 
 _WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 _BATCHES = (1, 16, 128, 512)
@@ -91,8 +76,8 @@ def limit(width: int, batch: int, training: bool, turns: bool) -> float:
     asked = Setting(width, batch, torch.get_num_threads(), training, turns)
     found = _nearest_known.get(asked)
     if found is None:
-        measured = [(Setting.from_key(key), value) for key, value in _of_chains().items()]
-        alike = [(_distance(asked, s), value) for s, value in measured if s.training == training and s.turns == turns]
+        known = [(Setting.from_key(key), value) for key, value in _load().items()]
+        alike = [(_distance(asked, s), value) for s, value in known if s.training == training and s.turns == turns]
         found = _nearest_known[asked] = min(alike)[1] if alike else 0.0
     return found
 
@@ -146,29 +131,12 @@ def forget() -> None:
 def describe() -> str:
     """The table in words, a line for each setting."""
     lines = [f"{machine_name()}: the engine pays up to this density of active units"]
-    for setting, value in sorted((Setting.from_key(key)[::-1], value) for key, value in _of_chains().items()):
+    for setting, value in sorted((Setting.from_key(key)[::-1], value) for key, value in table().items()):
         turns, training, threads, batch, width = setting
         work = "training" if training else "inference"
         layout = "torch's layout" if turns else "input-major"
         lines.append(f"  {work:9}  {layout:14}  width {width:>4}  batch {batch:>3}  threads {threads:>2}  {value:.2f}")
-    lines += [f"  {key}  {value:.2f}" for key, value in sorted(known().items()) if key.startswith(CONVOLUTIONS)]
     return "\n".join(lines)
-
-
-def known() -> dict[str, float]:
-    """Everything measured so far by its key, convolutions included; not to be changed."""
-    return _load()
-
-
-def _of_chains() -> dict[str, float]:
-    return {key: value for key, value in _load().items() if not key.startswith(CONVOLUTIONS)}
-
-
-def remember(found: dict[str, float]) -> None:
-    """Add to what is known, and to its file."""
-    with _lock:
-        _load().update(found)
-        write_crossovers(_load())
 
 
 def _load() -> dict[str, float]:
@@ -187,7 +155,7 @@ def _depth(width: int) -> int:
     return 8 if width <= 512 else 2
 
 
-def medians(works: Sequence[Callable[[], object]]) -> list[float]:
+def _medians(works: Sequence[Callable[[], None]]) -> list[float]:
     """The median time of each, taken in turns: what another process disturbs, it disturbs for all."""
     times: list[list[float]] = [[] for _ in works]
     for work in works:
@@ -214,7 +182,7 @@ def measure(setting: Setting) -> float:
     h, grad = normal(batch, width), normal(batch, width)
     sample = normal(100_000)
     works = [_sparse(rho, weights, h, grad, sample, setting) for rho in _DENSITIES]
-    *sparse, dense = medians([*works, _dense(weights, h, grad, setting.training)])
+    *sparse, dense = _medians([*works, _dense(weights, h, grad, setting.training)])
     return crossing(_DENSITIES, sparse, dense)
 
 
