@@ -50,7 +50,7 @@ def random_images(arch: str, batch: int, width: int, generator: torch.Generator)
 def random_convolutions(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
     """depth × (CReLU → 3×3 convolution, zeros padded); every threshold is the quantile of what it reads."""
     generator = torch.Generator().manual_seed(seed)
-    x = random_images("conv", 4, width, generator)
+    x = random_images("conv", 16, width, generator)
     layers: list[nn.Module] = []
     for _ in range(depth):
         sample = x.flatten()[:: max(1, x.numel() // 100_000)]

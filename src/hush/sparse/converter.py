@@ -50,7 +50,7 @@ def accelerate(
             applies the update inside the backward. `loss.backward()` and `optimizer.step()` stay what they are.
         adaptive: run dense where the activations are denser than the crossover measured on this machine; what is not
             known of it yet is measured now, in about a second for each new width. False decides by nothing that a
-            clock has measured: Linears run sparse, convolutions up to a density of 0.4.
+            clock has measured: Linears run sparse, convolutions up to the density that pays everywhere, about 0.3.
         frozen: for inference only: the engine reads a copy of its own of the weights, laid out for it. Parameters that
             are replaced, loaded or changed in place are noticed and copied again; what is written through `.data`
             leaves no trace and is not.
