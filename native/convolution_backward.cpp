@@ -1,7 +1,8 @@
 // From ∂L/∂out to ∂L/∂x at the active units and to the weights' gradient: one sweep over the active units of each input,
 // in which every δ that is loaded serves both.
 //
-// δ of a few images at a time is laid out with zeros around it, so that no tap reads outside, and whole vectors wide. A
+// δ of a few images at a time is laid out with zeros around it, so that no tap reads outside, and tile by tile of outputs,
+// whole vectors wide, because a tile's part must stay in cache while all weights of the tile pass by. A
 // thread owns some inputs, for all images: nobody else adds to what it adds to, and the sums do not depend on how many
 // threads there are.
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace hush {
 namespace {
 
-constexpr size_t kFrameBytes = 256 << 10;  // of δ at a time: a part of L2
+constexpr size_t kFrameBytes = 256 << 10;  // of a tile of δ at a time: a part of L2
 constexpr size_t kInputs = 8;              // threads share out inputs by so many
 
 // One axis: position p of the padded image lies at p / stride + margin of the frame, and tap k of phase p mod stride, the
@@ -52,23 +53,26 @@ struct Backward {
     float* frames[2];
     Barrier barrier;
 
-    size_t frame() const { return y.size * x.size * tiles.width(); }
+    size_t pixels() const { return y.size * x.size; }  // of a frame
+    size_t part(size_t tile) const { return group * pixels() * tiles.first(tile) * tiles.lanes; }  // where it begins
     size_t phases() const { return y.stride * x.stride; }
     const uint32_t* starts(size_t image, size_t row) const {
         return lists.starts + (image * s.height + row) * (s.padded_width() + 1);
     }
 
     void fill(size_t first, size_t last, float* frames, int id, int n) const {
-        const size_t down = s.out_height(), across = s.out_width(), width = tiles.width();
+        const size_t down = s.out_height(), across = s.out_width();
         const size_t rows = (last - first) * down, pixel = s.height * s.width * s.inputs;
         for (size_t r = rows * id / n; r < rows * (id + 1) / n; ++r) {
             const size_t image = r / down, row = r % down;
             const float* from = delta + ((first + image) * down + row) * across * s.outputs;
-            float* to = frames + image * frame() + ((row + y.margin) * x.size + x.margin) * width;
-            if (width == s.outputs)
-                std::memcpy(to, from, across * width * sizeof(float));
-            else
-                for (size_t o = 0; o < across; ++o) std::copy_n(from + o * s.outputs, s.outputs, to + o * width);
+            const size_t place = image * pixels() + (row + y.margin) * x.size + x.margin;
+            for (size_t tile = 0; tile < tiles.count(); ++tile) {
+                const size_t at = tiles.first(tile) * tiles.lanes, width = tiles.size(tile) * tiles.lanes;
+                const size_t outputs = std::min(width, s.outputs - at);
+                float* to = frames + part(tile) + place * width;
+                for (size_t o = 0; o < across; ++o) std::copy_n(from + o * s.outputs + at, outputs, to + o * width);
+            }
         }
         if (dx) {
             const size_t all = (last - first) * pixel, from = all * id / n, to = all * (id + 1) / n;
@@ -135,8 +139,8 @@ struct Backward {
                         const size_t tap = (phase_y + t * y.stride) * s.taps_x + phase_x;
                         const size_t row = base + (tap * s.inputs + c) * width;
                         ConvBackwardTask task{};
-                        task.delta = frames + first;
-                        task.delta_stride = tiles.width();
+                        task.delta = frames + part(tile);
+                        task.delta_stride = width;
                         task.positions = sorted.positions + at;
                         task.shift = static_cast<uint32_t>(t * x.size);
                         task.values = sorted.values + at;
@@ -189,17 +193,18 @@ void convolution_backward(const ConvShape& s, const Activation& phi, const float
                Axis(s.stride_y, s.taps_y, s.top, s.height, s.padded_height(), s.out_height(), s.circular),
                Axis(s.stride_x, s.taps_x, s.left, s.width, s.padded_width(), s.out_width(), s.circular),
                1, 1, {nullptr, nullptr}, {}};
-    const size_t bytes = std::max<size_t>(1, b.frame() * sizeof(float));
-    b.group = std::max<size_t>(1, std::min(s.images, kFrameBytes / bytes));
+    const size_t of_tile = b.pixels() * std::min(b.tiles.most, b.tiles.vectors) * b.tiles.lanes * sizeof(float);
+    b.group = std::max<size_t>(1, std::min(s.images, kFrameBytes / of_tile));
     for (size_t first = 0; first < s.images; first += b.group) {
         size_t entries = 0;
         b.each_pixel(first, std::min(s.images, first + b.group),
                      [&](uint32_t e, uint32_t end, size_t, size_t, size_t, size_t) { entries += end - e; });
         b.most = std::max(b.most, entries);
     }
-    Block memory(2 * b.group * bytes + 2 * kLine);
-    for (int i = 0; i < 2; ++i) b.frames[i] = reinterpret_cast<float*>(memory.data()) + i * b.group * b.frame();
-    std::memset(memory.data(), 0, 2 * b.group * bytes);
+    const size_t frames = b.group * b.pixels() * b.tiles.width();
+    Block memory(2 * frames * sizeof(float));
+    for (int i = 0; i < 2; ++i) b.frames[i] = reinterpret_cast<float*>(memory.data()) + i * frames;
+    std::memset(memory.data(), 0, 2 * frames * sizeof(float));
     std::fill_n(packed_gradient, tiled_weights(s), 0.0f);
     const size_t blocks = (s.inputs + kInputs - 1) / kInputs;
     const int team = static_cast<int>(std::min<size_t>(std::max(threads, 1), std::max<size_t>(blocks, 1)));

@@ -10,7 +10,7 @@
 namespace hush {
 namespace {
 
-constexpr size_t kRows = 8;  // rows of outputs that one tile of weights is read for before the next
+constexpr size_t kRows = 256;  // rows of outputs that one tile of weights is read for before the next: it lies in L2 by then
 
 int team_for(size_t work, int threads) {
     return static_cast<int>(std::min<size_t>(std::max(threads, 1), std::max<size_t>(work, 1)));
