@@ -352,6 +352,7 @@ def test_what_is_left_is_told():
 
 def test_a_real_crossover_is_a_density(monkeypatch, tmp_path):
     monkeypatch.setattr(convolution_crossover, "_known", {})
+    monkeypatch.setattr(convolution_crossover, "_found", {})
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))
     monkeypatch.delenv("HUSH_CROSSOVER")
     form, weight = ConvolutionForm((1, 1), (1, 1, 1, 1)), torch.randn(16, 16, 3, 3)
@@ -359,7 +360,7 @@ def test_a_real_crossover_is_a_density(monkeypatch, tmp_path):
     convolution_crossover.ensure_measured([(form, weight)])
     found = convolution_crossover.limits(form, images(), weight)
     assert all(0.0 <= limit <= 1.0 for limit in (found.output, found.both, found.input, found.weight))
-    assert "  16 channels  kernel 3  stride 1   256 pixels  threads  2" in convolution_crossover.describe()
+    assert "  16 channels  kernel 3  stride 1    64 pixels  threads  2" in convolution_crossover.describe()
     torch.set_num_threads(1)
     assert convolution_crossover.limits(form, images(), weight) == found
 

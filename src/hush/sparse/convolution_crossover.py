@@ -28,17 +28,20 @@ from .crossover_file import read_crossovers, write_crossovers
 __all__ = ["ConvolutionSetting", "describe", "ensure_measured", "forget", "limits", "measure", "setting_of"]
 
 _CHANNELS = (16, 32, 64, 128, 256, 512)
-_PIXELS = (256, 4096)
+_PIXELS = (64, 512, 4096)
 _DENSITIES = (0.1, 0.3, 0.5)
 _MOST_FLOPS = 1e9  # of one dense product: what is larger is judged by fewer pixels
 _SECTION = ", convolutions"  # of the file
 # Where no clock may decide: so much pays on every machine that was measured.
 _FIXED, _FIXED_POINTWISE = Limits(0.3, 0.3, 0.15, 0.25), Limits(0.3, 0.15, 0.05, 0.1)
 _SECONDS, _TURNS = 0.15, 4
+# Seconds that a sparse product takes beside its kernels: looking at the module, torch's way into a Python backward.
+_FORWARD_CALL, _BACKWARD_CALL = 60e-6, 60e-6
 _PRODUCTS = ("output", "both", "input", "weight")
 _DENSE, _SPARSE = Limits(-1.0, -1.0, -1.0, -1.0), Limits(1.0, 1.0, 1.0, 1.0)
 _lock = threading.RLock()
 _known: dict[str, float] | None = None
+_found: dict[Any, Limits] = {}  # what was asked for, since the last measurement
 
 
 class ConvolutionSetting(NamedTuple):
@@ -77,7 +80,14 @@ def limits(form: ConvolutionForm, x: Tensor, weight: Tensor, adaptive: bool = Tr
         return _SPARSE if forced == "always" else _DENSE
     if not adaptive:
         return _FIXED if weight[0, 0].numel() > 1 else _FIXED_POINTWISE
-    setting = setting_of(form, weight, x.shape[0] * x.shape[2] * x.shape[3])
+    asked = (form, weight.shape, x.shape[0] * x.shape[2] * x.shape[3], torch.get_num_threads())
+    found = _found.get(asked)
+    if found is None:
+        found = _found[asked] = _look_up(setting_of(form, weight, asked[2]))
+    return found
+
+
+def _look_up(setting: ConvolutionSetting) -> Limits:
     known = _load()
     if setting.key(_PRODUCTS[0]) not in known:
         others = [setting._replace(threads=threads) for threads in range(1, 4 * setting.threads + 1)]
@@ -97,6 +107,7 @@ def ensure_measured(convolutions: Iterable[tuple[ConvolutionForm, Tensor]]) -> N
         for setting in missing:
             known.update({setting.key(p): value for p, value in zip(_PRODUCTS, measure(setting), strict=True)})
         if missing:
+            _found.clear()
             write_crossovers(known, _SECTION)
 
 
@@ -105,6 +116,7 @@ def forget() -> None:
     global _known
     with _lock:
         _known = {}
+        _found.clear()
         write_crossovers(_known, _SECTION)
 
 
@@ -134,7 +146,7 @@ def measure(setting: ConvolutionSetting) -> tuple[float, float, float, float]:
     """ρ* of the output, of both gradients, of the input's alone and of the weight's alone, each between 0 and 1."""
     generator = torch.Generator().manual_seed(0)
     channels, kernel = setting.channels, setting.kernel
-    side = 8 if setting.pixels <= 256 else 16
+    side = 8 if setting.pixels <= 512 else 16
     images = max(1, setting.pixels // side**2)
     while images > 1 and 2.0 * images * side**2 * kernel**2 * channels**2 > _MOST_FLOPS:
         images //= 2
@@ -155,7 +167,8 @@ def measure(setting: ConvolutionSetting) -> tuple[float, float, float, float]:
     ]
     times = _fastest([*dense, *(work for works in sparse for work in works)])
     output, of_x, of_weight = times[:3]
-    by_product = [times[3 + i :: 3] for i in range(3)]  # output, both, weight at each density
+    calls = (_FORWARD_CALL, _BACKWARD_CALL, _BACKWARD_CALL)
+    by_product = [[t + calls[i] for t in times[3 + i :: 3]] for i in range(3)]  # output, both, weight at each density
     pairs = ((0, output), (1, of_x + of_weight), (1, of_x), (2, of_weight))
     found = [crossing(_DENSITIES, by_product[which], t) for which, t in pairs]
     return found[0], found[1], found[2], found[3]

@@ -35,10 +35,13 @@ class ConvolutionStretch:
         self.activations = [] if activation is None else [activation]
         self.linears, self.settings = [convolution], settings
         self.density = 0.0  # of the last input that was looked at
+        self._limit = 1.0  # up to which any product of it would have been sparse
         self._calls = 0
 
     def run(self, x: Tensor, backend: Backend) -> Tensor | None:
         """The output, or None where torch is to run the modules."""
+        if not self._looks():
+            return None
         (module,) = self.linears
         patched = (nn.Conv2d.forward, nn.Conv2d._conv_forward, F.conv2d, F.pad) != _STANDS_FOR
         if patched or "_conv_forward" in module.__dict__ or not isinstance(backend, ConvolutionBackend):
@@ -52,20 +55,22 @@ class ConvolutionStretch:
         if not takes(backend, form, x, weight, bias) or not _lies_as_torch_has_it(form, weight):
             return None
         limits = convolution_crossover.limits(form, x, weight, self.settings.adaptive)
-        if not self._looks(limits):
+        self._limit = limits.largest
+        if self._limit <= 0.0:
+            self.density = 1.0  # nothing would be sparse, whatever it is
             return None
         program = backend.compile_convolution(form, x, weight, phi)
         self.density = program.look(x) / x.numel()
         return convolve_now(program, form, phi, x, weight, bias, self.density, limits)
 
-    def _looks(self, limits: Limits) -> bool:
+    def _looks(self) -> bool:
         """Whether to look at this input: at what was too dense, only now and then."""
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return True  # checkpointing runs the same input twice and must meet the same decision
         if not self.settings.adaptive:
             return True  # neither a clock nor how many calls there were before may decide
         self._calls += 1
-        return self.density <= limits.largest or self._calls % _LOOKS == 0
+        return self.density <= self._limit or self._calls % _LOOKS == 0
 
 
 def _lies_as_torch_has_it(form: ConvolutionForm, weight: Tensor) -> bool:
