@@ -12,6 +12,9 @@ from torch import Tensor, nn
 __all__ = ["ConvolutionForm", "form_from", "form_of"]
 
 
+_MOST_NUMBERS = 1 << 32
+
+
 @dataclass(frozen=True)
 class ConvolutionForm:
     """Strides (y, x) and padding (top, left, bottom, right), of zeros or circular; one group, no dilation."""
@@ -28,10 +31,12 @@ class ConvolutionForm:
         return height // self.stride[0] + 1, width // self.stride[1] + 1
 
     def fits(self, x: Tensor, weight: Tensor) -> bool:
-        """Whether torch would take these shapes, and there is anything to compute."""
+        """Whether torch would take these shapes, there is anything to compute, and it can be counted in 32 bits."""
         if x.dim() != 4 or weight.dim() != 4 or x.shape[1] != weight.shape[1] or not x.numel() or not weight.numel():
             return False
         top, left, bottom, right = self.padding
+        if x.shape[0] * x.shape[1] * x.shape[2] * (x.shape[3] + left + right) >= _MOST_NUMBERS:
+            return False
         wraps_once = max(top, bottom) <= x.shape[2] and max(left, right) <= x.shape[3]
         return min(self.out_size(x, weight)) > 0 and (wraps_once or not self.circular)
 
