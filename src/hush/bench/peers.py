@@ -153,6 +153,8 @@ def training_peers(
     Of `images`, which lie channels-last, torch runs in its own order too; their updates are not fused.
     """
     target = _loss_weights(model, inputs[0])
+    if target.dim() == 4:
+        target = target.contiguous(memory_format=torch.channels_last)
 
     def step(net: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, given: list[Tensor] = inputs) -> Work:
         def work(turn: int) -> None:
