@@ -187,4 +187,5 @@ NB_MODULE(_native, m) {
              "row_gradients"_a, "means"_a = std::vector<uintptr_t>());
     bind_residual(m);
     bind_limits(m);
+    bind_convolution(m);
 }

@@ -17,7 +17,7 @@ from hush.theory import Design, design
 
 __all__ = ["Arch", "activations_read", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
 
-Arch = Literal["chain", "residual"]
+Arch = Literal["chain", "residual", "conv", "resnet"]
 
 
 def depth_for(width: int) -> int:

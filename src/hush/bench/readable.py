@@ -17,6 +17,10 @@ __all__ = ["header_lines", "line_of", "setting_lines"]
 
 _NETWORK = "depth × (CReLU → Linear) on the Edge of Chaos with V′(q*) = 0.7"
 _RESIDUAL = "depth residual blocks x + β(W CReLU(LayerNorm(x)) + b), β = 1/√depth"
+_IMAGES = {
+    "conv": "depth × (CReLU → Conv2d 3×3) on 16×16 images, channels-last",
+    "resnet": "hush.nn.resnet of depth blocks with batch norm on 32×32 images, channels-last",
+}
 _TIMED = {
     "inference": f"a forward pass without gradients through {_NETWORK}",
     "training": f"a full step of SGD (zero_grad, forward, backward, update) of {_NETWORK}",
@@ -33,7 +37,7 @@ def header_lines(
     work: str, machine: Machine, threads: int, repeats: int, sparsities: Sequence[float], arch: str = "chain"
 ) -> list[str]:
     """To be read before the numbers."""
-    timed = _TIMED[work].replace(_NETWORK, _RESIDUAL) if arch == "residual" else _TIMED[work]
+    timed = _TIMED[work].replace(_NETWORK, {"residual": _RESIDUAL, **_IMAGES}.get(arch, _NETWORK))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     shares = ", ".join(f"{s:g}" for s in sparsities)
     return [

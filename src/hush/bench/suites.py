@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .arguments import check_arguments
+from .image_networks import IMAGE_ARCHS, IMAGE_NETWORKS, active_weights_of, depth_of_images, random_images
 from .measurement import Measurement, Setting
 from .peers import (
     INFERENCE,
@@ -67,6 +68,8 @@ def inference(
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
+    if arch in IMAGE_ARCHS:
+        raise ValueError(f"arch={arch!r} goes with training.")
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
     wanted = set(peers) - ({"torch_csr"} if arch == "residual" else set())
@@ -88,10 +91,13 @@ def training(
     work: str = "training",
     arch: Arch = "chain",
 ) -> tuple[list[Measurement], list[str]]:
-    """A full SGD step: zero_grad, forward, backward, update; as `inference`."""
+    """A full SGD step: zero_grad, forward, backward, update; as `inference`.
+
+    With arch="conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks.
+    """
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
-    found = training_peers(made.model, made.inputs, set(peers), adaptive)
+    found = training_peers(made.model, made.inputs, set(peers), adaptive, images=arch in IMAGE_ARCHS)
     return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats, 6), []
 
 
@@ -122,6 +128,13 @@ def _prepare(
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))
+    if arch in IMAGE_ARCHS:
+        depth = depth_of_images(arch) if depth is None else depth
+        model = IMAGE_NETWORKS[arch](width, depth, sparsity)
+        inputs = [random_images(arch, batch, width, generator) for _ in range(2)]
+        return _Prepared(
+            Setting(work, width, depth, batch, sparsity, threads), model, inputs, active_weights_of(model, inputs[0])
+        )
     if model is None or samples is None:
         depth = depth_for(width) if depth is None else depth
         model = (random_residual if arch == "residual" else random_network)(width, depth, sparsity)

@@ -25,6 +25,8 @@ bench_app = typer.Typer(
 
 `hush bench training --arch residual --depth 60 --sparsity 0.95 --batch 128`
 
+`hush bench training --arch conv --width 64 --batch 64 --sparsity 0.85 --sparsity 0.95`
+
 `hush bench inference --masks trained --data FOLDER_WITH_MNIST`
 
 `hush bench layer --width 1024 --sparsity 0.5 --sparsity 0.7 --sparsity 0.9 --plot speed.png`
@@ -41,7 +43,10 @@ Peers = Annotated[list[str] | None, typer.Option("--peer", help="Only this peer;
 Always = Annotated[bool, typer.Option("--always", help="Sparse even where the crossover says dense.")]
 Masks = Annotated[str, typer.Option(help="random: drawn weights; trained: a network trained on digits or --data.")]
 Data = Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for --masks trained.")]
-Arch = Annotated[str, typer.Option(help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b).")]
+Arch = Annotated[
+    str,
+    typer.Option(help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b); training: conv, resnet."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
 
@@ -101,13 +106,14 @@ def crossover_command(
     for value in width:
         if value < 1:
             raise ValueError(f"width must be at least 1, got {value}.")
-    from hush.sparse import crossover
+    from hush.sparse import convolution_crossover, crossover
 
     if again:
         crossover.forget()
+        convolution_crossover.forget()
     for turns in (False, True):
         crossover.ensure_measured(width, turns)
-    typer.echo(crossover.describe())
+    typer.echo("\n".join(filter(None, (crossover.describe(), convolution_crossover.describe()))))
 
 
 def _run(
@@ -125,8 +131,9 @@ def _run(
     if masks not in ("random", "trained"):
         raise ValueError(f"--masks is random or trained, got {masks!r}.")
     arch = options.get("arch", "chain")
-    if arch not in ("chain", "residual"):
-        raise ValueError(f"--arch is chain or residual, got {arch!r}.")
+    archs = ("chain", "residual", "conv", "resnet") if work == "training" else ("chain", "residual")
+    if arch not in archs:
+        raise ValueError(f"--arch is {', '.join(archs[:-1])} or {archs[-1]} for {work}, got {arch!r}.")
     if arch != "chain" and masks != "random":
         raise ValueError(f"--arch {arch} goes with --masks random.")
     if data is not None and masks != "trained":

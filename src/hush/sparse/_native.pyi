@@ -80,6 +80,24 @@ class Residual:
         row_gradients: bool,
     ) -> None: ...
 
+class Convolution:
+    def __init__(self, sizes: list[int], circular: bool, kind: int, threshold: float, clip: float) -> None: ...
+    def count(self, x: int, threads: int) -> int: ...
+    def list_active(self, x: int, threads: int) -> Any: ...
+    def forward(self, saved: Tensor, weight: int, strides: list[int], bias: int, out: int, threads: int) -> None: ...
+    def activations(self, saved: Tensor, out: int) -> None: ...
+    def backward(
+        self,
+        saved: Tensor,
+        weight: int,
+        strides: list[int],
+        delta: int,
+        dx: int,
+        gradient: int,
+        gradient_strides: list[int],
+        threads: int,
+    ) -> None: ...
+
 def unchanged(
     dicts: list[Any],
     keys: list[str],

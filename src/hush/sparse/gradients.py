@@ -31,7 +31,17 @@ from .activation import Activation
 from .backend import Forward, Program
 from .step_plan import Part, StepPlan
 
-__all__ = ["Attached", "Call", "FusedUpdate", "Sight", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
+__all__ = [
+    "Attached",
+    "Call",
+    "Edge",
+    "FusedUpdate",
+    "Sight",
+    "StretchFunction",
+    "dense_chain",
+    "gradients_of",
+    "run_training",
+]
 
 
 _OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
@@ -179,7 +189,7 @@ def dense_chain(
     return h
 
 
-class _Edge(torch.autograd.Function):
+class Edge(torch.autograd.Function):
     """h ↦ a tensor of h's shape and place in the graph that takes up no memory."""
 
     @staticmethod
@@ -243,7 +253,7 @@ def _version(tensor: Tensor) -> int:
 
 def run_training(h: Tensor, call: Call, parameters: Sequence[Tensor]) -> Tensor:
     """The stretch on a matrix h, connected to the graph."""
-    edge = _Edge.apply(h) if h.requires_grad else None  # type: ignore[no-untyped-call]
+    edge = Edge.apply(h) if h.requires_grad else None  # type: ignore[no-untyped-call]
     out: Tensor = StretchFunction.apply(edge, h.detach(), call, *parameters)  # type: ignore[no-untyped-call]
     return out
 
