@@ -13,16 +13,13 @@ import hush
 import hush.nn as hn
 from hush.data import load, load_text
 from hush.data.text import spread_windows, windows_at
-from hush.nn.models.residual_mlps import OneMatrixBlock, TwoMatrixBlock
-from hush.nn.models.resnets import ResNet, ResNetBlock
-from hush.nn.models.transformers import FeedForward
 
-__all__ = ["LARGE", "NETWORKS", "Batches", "Network", "enlarge_"]
+__all__ = ["LARGE", "NETWORKS", "Batches", "Network"]
 
 CONTEXT, BLOCKS_OF_RESNET = 128, 3
-# √q*: what φ reads is so many times as large, and the weights behind φ so many times as small. The network computes the
+# At this q* what φ reads is ten times as large, and the weights behind φ ten times as small. The network computes the
 # same, but relative to their size the weights in front of φ learn slower by that much, and those behind it faster.
-LARGE = 10.0
+LARGE = 100.0
 # Images are moved by up to so many pixels, and mirrored, each time they are shown.
 SHIFT = 2
 
@@ -42,7 +39,7 @@ class Network:
     Attributes:
         dense: the activations without a threshold that it is compared with.
         rate: the highest rate; `sgd` takes it with Nesterov momentum 0.9 and weight decay 5e-4, or else AdamW does.
-        build: from the name of an activation, a sparsity or None, and a seed.
+        build: from the name of an activation, a sparsity or None, a seed, and q*.
     """
 
     name: str
@@ -53,7 +50,7 @@ class Network:
     rate: float
     sgd: bool
     data: Callable[[], Batches]
-    build: Callable[[str, float | None, int], nn.Module]
+    build: Callable[[str, float | None, int, float], nn.Module]
 
 
 def _images(name: str, flat: bool) -> Batches:
@@ -112,32 +109,10 @@ def _drawn(model: nn.Module, design: hush.Design, seed: int, batches: Batches) -
     return model
 
 
-def enlarge_(model: nn.Module) -> None:
-    """q* = LARGE² instead of 1, in a network of this module whose weights are drawn."""
-    pairs: list[tuple[nn.Module, nn.Module, nn.Module]] = []
-    for block in model.modules():
-        if isinstance(block, OneMatrixBlock):
-            pairs.append((block.norm, block.phi, block.linear))
-        elif isinstance(block, TwoMatrixBlock | FeedForward):
-            pairs.append((block.up, block.phi, block.down))
-        elif isinstance(block, ResNetBlock):
-            pairs += [(block.norm1, block.phi1, block.conv1), (block.norm2, block.phi2, block.conv2)]
-        elif isinstance(block, ResNet):
-            pairs.append((block.norm, block.phi, block.head))
-    with torch.no_grad():
-        for before, phi, behind in pairs:
-            for parameter in before.parameters():
-                parameter.mul_(LARGE)
-            for name in ("threshold", "clip"):
-                if hasattr(phi, name):
-                    setattr(phi, name, LARGE * getattr(phi, name))
-            behind.get_parameter("weight").div_(LARGE)
-
-
 def _residual_mlp(data: Callable[[], Batches], blocks: int, hidden: int | None) -> Any:
-    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+    def build(activation: str, sparsity: float | None, seed: int, q_star: float = 1.0) -> nn.Module:
         kind: dict[str, Any] = {"block": "feedforward", "hidden": hidden} if hidden else {"block": "residual"}
-        design = hush.design(activation, sparsity, norm="rms", width=300, depth=blocks, **kind)
+        design = hush.design(activation, sparsity, norm="rms", width=300, depth=blocks, q_star=q_star, **kind)
         torch.manual_seed(seed)
         return _drawn(hn.residual_mlp(784, 10, design, hidden=hidden), design, seed, data())
 
@@ -145,9 +120,16 @@ def _residual_mlp(data: Callable[[], Batches], blocks: int, hidden: int | None) 
 
 
 def _resnet(channels: int) -> Any:
-    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+    def build(activation: str, sparsity: float | None, seed: int, q_star: float = 1.0) -> nn.Module:
         design = hush.design(
-            activation, sparsity, block="residual", norm="layer", width=channels, depth=BLOCKS_OF_RESNET, positions=256
+            activation,
+            sparsity,
+            block="residual",
+            norm="layer",
+            width=channels,
+            depth=BLOCKS_OF_RESNET,
+            positions=256,
+            q_star=q_star,
         )
         torch.manual_seed(seed)
         model = hn.resnet(3, 10, design)
@@ -159,7 +141,7 @@ def _resnet(channels: int) -> Any:
 
 
 def _gpt(layers: int, width: int) -> Any:
-    def build(activation: str, sparsity: float | None, seed: int) -> nn.Module:
+    def build(activation: str, sparsity: float | None, seed: int, q_star: float = 1.0) -> nn.Module:
         design = hush.design(
             activation,
             sparsity,
@@ -169,6 +151,7 @@ def _gpt(layers: int, width: int) -> Any:
             depth=layers,
             hidden=4 * width,
             branch_scale=1 / math.sqrt(2 * layers),
+            q_star=q_star,
         )
         torch.manual_seed(seed)
         return _drawn(hn.gpt(design, context=CONTEXT), design, seed, _TEXT())
@@ -192,21 +175,27 @@ def _mlps() -> Iterator[Network]:
             )
 
 
-NETWORKS = {
-    network.name: network
-    for network in (
-        *_mlps(),
-        Network(
-            "cifar_resnet",
-            "CIFAR-10, pre-activation ResNet of 3 blocks, 32 channels on 16 × 16",
+def _resnets() -> Iterator[Network]:
+    # The wide one is there to see what width does to the gap, and has half the steps.
+    for name, channels, epochs in (("cifar_resnet", 32, 8), ("cifar_wide", 64, 4)):
+        yield Network(
+            name,
+            f"CIFAR-10, pre-activation ResNet of 3 blocks behind BatchNorm, {channels} channels on 16 × 16",
             dense=("relu",),
-            steps=782 * 8,
+            steps=782 * epochs,
             batch=64,
             rate=0.1,
             sgd=True,
             data=_CIFAR,
-            build=_resnet(32),
-        ),
+            build=_resnet(channels),
+        )
+
+
+NETWORKS = {
+    network.name: network
+    for network in (
+        *_mlps(),
+        *_resnets(),
         Network(
             "text_gpt",
             "Python's own sources, byte transformer of 4 layers × 128",

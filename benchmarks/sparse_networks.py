@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import hush
 from benchmarks._origin import day_and_machine
-from benchmarks._sparse_networks import NETWORKS, Network, enlarge_
+from benchmarks._sparse_networks import LARGE, NETWORKS, Network
 from benchmarks._sparse_networks_table import read_runs, write_figure, write_table
 from hush.nn.activations import Thresholded
 
@@ -119,9 +119,7 @@ def _claim(path: Path) -> bool:
 
 def _train(network: Network, case: Case, bf16: bool) -> dict[str, Any]:
     batches = network.data()
-    model = network.build(case.activation, case.sparsity, case.seed)
-    if case.method == "large":
-        enlarge_(model)
+    model = network.build(case.activation, case.sparsity, case.seed, LARGE if case.method == "large" else 1.0)
     if case.method in ("held", "large"):
         hush.hold(model, case.sparsity)
     optimizer = _optimizer(network, model)

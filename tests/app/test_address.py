@@ -60,7 +60,7 @@ def stream_settings(draw: st.DrawFn) -> Settings:
         sparsity=draw(st.floats(0.5, 0.98)),
         clip_by=draw(st.sampled_from([Clip.SAFE, Clip.HEIGHT])),
         clip=draw(st.floats(0.05, 1.5)),
-        q_star=1.0 if block == "residual" and norm != "none" else draw(st.floats(0.1, 10.0)),
+        q_star=1.0 if block == "residual" and norm.startswith("post") else draw(st.floats(0.1, 10.0)),
         width=draw(st.integers(10, 400)),
         depth=draw(st.integers(2, 100)),
         block=block,
@@ -130,7 +130,7 @@ def test_presets_can_be_bookmarked(preset: object) -> None:
         ({"block": "gated", "depth": "120"}, ("depth", "120", "between 2 and 100")),
         ({"block": "residual", "width": "600"}, ("width", "600", "between 10 and 400")),
         ({"block": "residual", "hidden_ratio": "2"}, ("hidden_ratio", "one matrix", "ignored")),
-        ({"block": "residual", "q_star": "2"}, ("q_star", "q = 1", "ignored")),
+        ({"block": "residual", "norm": "post-rms", "q_star": "2"}, ("q_star", "q = 1", "ignored")),
         ({"block": "residual", "v_prime": "0.7"}, ("v_prime", "chains", "ignored")),
         ({"norm": "rms"}, ("norm", "residual stream", "chain", "ignored")),
         ({"sigma_w": "2", "sigma_b": "0.5", "sigma_w_factor": "1.1"}, ("sigma_w_factor", "contradicts")),
@@ -173,4 +173,4 @@ def test_settings_refuse_what_no_control_gives() -> None:
     with pytest.raises(ValueError, match="a gated block has no fixed point"):
         Settings(block="gated", clip_by=Clip.SLOPE)
     with pytest.raises(ValueError, match="a residual block has q = 1, got q_star = 2"):
-        Settings(block="residual", q_star=2.0)
+        Settings(block="residual", norm="post-rms", q_star=2.0)

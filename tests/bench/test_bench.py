@@ -12,6 +12,7 @@ from torch import nn
 import hush
 from hush import bench
 from hush.bench.block_networks import random_bytes, random_feedforward, random_gpt
+from hush.bench.image_networks import random_convolutions, random_images
 from hush.bench.plain_torch import in_plain_torch
 from hush.bench.readable import header_lines, line_of
 from hush.bench.timing import Timed, compare
@@ -195,6 +196,25 @@ def test_the_command_prints_json_and_draws(tmp_path):
     assert "sgemm peak" in done.stderr
     assert "×best" in done.stderr
     assert figure.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("arch", ["conv", "resnet"])
+def test_networks_of_images(arch):
+    given = {"width": 8, "depth": 3, "batch": 2, "sparsity": 0.8, "threads": 1, "repeats": 1, "arch": arch}
+    rows, _ = bench.training(**given, peers=["torch_eager", "torch_nchw"], adaptive=False)
+    assert [row.peer for row in rows] == ["hush", "torch_eager", "torch_nchw"]
+    assert all(row.error < 1e-2 for row in rows)
+    with pytest.raises(ValueError, match="is timed in training only"):
+        bench.inference(**given)
+
+
+@torch.no_grad()
+def test_a_stack_of_convolutions_has_the_sparsity_asked_for():
+    x = random_images("conv", 8, 32, torch.Generator().manual_seed(5))
+    for module in random_convolutions(32, 4, 0.9):
+        x = module(x)
+        if not isinstance(module, nn.Conv2d):
+            assert float((x == 0).float().mean()) == pytest.approx(0.9, abs=0.04)
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,24 @@ def test_calibrate_scales_the_norm_that_is_read() -> None:
     assert list(hush.sparsity(model, x).layers.values()) == pytest.approx([DESIGN.sparsity] * 4, abs=5e-3)
 
 
+def test_a_norm_without_a_weight_cannot_give_another_q() -> None:
+    design = hush.design("crelu", 0.8, block="residual", norm="rms", width=WIDTH, depth=4, q_star=4.0)
+
+    def bare() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(32, WIDTH), *(Bare(design) for _ in range(4)))
+
+    model = bare()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ValueError, match=r"has no weight and gives q = 1, but the design is for q\* = 4"):
+        hush.init_(model, design, noise(64, 32))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    for block in model[1:]:
+        block.norm = nn.RMSNorm(WIDTH)
+    hush.init_(model, design, noise(64, 32), generator=seeded())
+    assert hush.sparsity(model, noise(64, 32)).layers["1.phi"] == pytest.approx(0.8, abs=0.02)
+    assert float(model[1].norm.weight.detach().max()) == pytest.approx(2.0)
+
+
 def test_calibrate_brings_q_to_its_value_where_there_is_no_threshold() -> None:
     design = hush.design("gelu", width=64, depth=3, block="feedforward")
     model = hush.nn.residual_mlp(32, 4, design, hidden=96, norm=None)
@@ -250,6 +268,18 @@ def test_calibrate_brings_q_to_its_value_where_there_is_no_threshold() -> None:
     read.clear()
     model(x)
     assert read == pytest.approx([design.q_star] * 3, rel=1e-4)
+
+
+class Bare(nn.Module):
+    """One matrix behind a norm without parameters."""
+
+    def __init__(self, design: hush.Design) -> None:
+        super().__init__()
+        self.norm, self.phi = nn.RMSNorm(WIDTH, elementwise_affine=False), design.module()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.linear(self.phi(self.norm(x)))
 
 
 class Scaled(Block):

@@ -9,6 +9,7 @@ from random import Random
 import torch
 from torch import Tensor, nn
 
+from .random_convolutions import Convolutions
 from .random_layers import FUNCTIONS, WIDTHS, HalvedReLU, activation, filler, linear, look, parametrised
 
 __all__ = ["KINDS"]
@@ -270,4 +271,5 @@ KINDS: dict[str, Callable[[Random, int, int], nn.Module]] = {
     "attention": Attention,
     "transformer": transformer,
     "parametrised": parametrised_weights,
+    "convolutions": Convolutions,
 }

@@ -108,21 +108,24 @@ def _environment(only_gradients: bool) -> Iterator[None]:
 
 @contextmanager
 def _wrong_by(share: float) -> Iterator[None]:
-    """Every F.linear off by that share; its gradients are right."""
-    right = F.linear
+    """Every F.linear and F.conv2d off by that share; its gradients are right."""
+    linear, convolution = F.linear, F.conv2d
 
-    def wrong(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        out = right(x, weight, bias)
-        if out.dtype != torch.float32:
-            return out
-        still = torch.nan_to_num(out.detach()).clamp(-1e6, 1e6)
-        return out + share * (1.0 + still.abs()) * torch.sin(1000.0 * still)
+    def wrong(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def run(*args: Any, **given: Any) -> Tensor:
+            out = right(*args, **given)
+            if out.dtype != torch.float32:
+                return out
+            still = torch.nan_to_num(out.detach()).clamp(-1e6, 1e6)
+            return out + share * (1.0 + still.abs()) * torch.sin(1000.0 * still)
 
-    F.linear = wrong
+        return run
+
+    F.linear, F.conv2d = wrong(linear), wrong(convolution)
     try:
         yield
     finally:
-        F.linear = right
+        F.linear, F.conv2d = linear, convolution
 
 
 class _Scenario:

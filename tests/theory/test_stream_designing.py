@@ -17,8 +17,8 @@ def test_a_block_behind_a_norm_is_on_the_edge_at_q_star() -> None:
     assert isinstance(block, FeedForward)
     assert block.preactivation_variance(7.0) == pytest.approx(2.0)
     assert block.sparsity(7.0) == pytest.approx(0.9, abs=1e-12)
-    assert block.branch_gain(1.0) == pytest.approx(2.0)
-    assert made.sigma_out2 == pytest.approx(1.0 / made.phi().slope_moment(1, 2.0))
+    assert block.branch_gain(1.0) == pytest.approx(1.0)
+    assert made.sigma_out2 == pytest.approx(0.5 / made.phi().slope_moment(1, 2.0))
     assert (made.hidden, made.branch_scale, made.clip) == (96, pytest.approx(12**-0.5), pytest.approx(math.sqrt(2.0)))
     assert made.trains
     assert made.keeps_sparsity
@@ -110,6 +110,23 @@ def test_one_matrix_reads_the_normalised_stream_itself() -> None:
     assert made.block().preactivation_variance(5.0) == 1.0
 
 
+@pytest.mark.parametrize("norm", ["rms", "layer", None])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_q_star_is_a_unit(block: str, norm: str | None) -> None:
+    # φ(√q*·h) = √q*·φ₁(h) for thresholds and clips in units of √q*, so that the two designs are one network.
+    one, large = (design("crelu", 0.9, **SIZE, block=block, norm=norm, q_star=q) for q in (1.0, 100.0))
+    assert large.threshold == pytest.approx(10.0 * one.threshold)
+    assert large.block().preactivation_variance(large.stream_start) == pytest.approx(
+        100.0 * one.block().preactivation_variance(one.stream_start), rel=1e-9
+    )
+    assert (large.chi1, large.separation) == (
+        pytest.approx(one.chi1, rel=1e-9),
+        pytest.approx(one.separation, rel=1e-5),
+    )
+    assert large.gain_log10.median == pytest.approx(one.gain_log10.median, abs=1e-5)
+    assert large.odds == one.odds
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -117,7 +134,7 @@ def test_one_matrix_reads_the_normalised_stream_itself() -> None:
         ({"norm": "rms"}, "norm = 'rms' is for blocks on a residual stream"),
         ({"hidden": 9}, "hidden = 9 is for blocks on a residual stream"),
         ({"block": "residual", "norm": "batch"}, "norm must be None, 'rms' or 'layer', got 'batch'"),
-        ({"block": "residual", "norm": "rms", "q_star": 2.0}, "a residual block has q = 1; got q_star = 2"),
+        ({"block": "residual", "norm": "rms", "post_norm": True, "q_star": 2.0}, "q = 1; got q_star = 2"),
         ({"block": "residual", "hidden": 9}, "one matrix and no hidden units"),
         ({"block": "feedforward", "hidden": 0}, "hidden must be a whole number"),
         ({"block": "feedforward", "v_prime": 0.7}, "residual stream has none"),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, span
+from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, q_is_given, span
 from hush.theory import activation_names, entry_of
 
 __all__ = ["NAMES", "from_address", "to_address"]
@@ -70,8 +70,10 @@ def from_address(parameters: Mapping[str, Sequence[str]]) -> tuple[Settings, lis
     _drop_of_other_blocks(given, chosen["block"], complaints)
     _drop_contradictions(given, chosen["activation"], complaints)
     chosen["norm"] = _choice("norm", given, tuple(NORMS), complaints)
-    if chosen["block"] == "residual" and chosen["norm"] != "none" and "q_star" in given:
-        complaints.append("q_star is given, but behind a norm a residual block has q = 1; it is ignored.")
+    if q_is_given(chosen["block"], chosen["norm"]) and "q_star" in given:
+        complaints.append(
+            "q_star is given, but with its norm behind the sum a residual block has q = 1; it is ignored."
+        )
         del given["q_star"]
     if given.get("branch_scale") in branch_rules() and given["branch_scale"] != NUMBER:
         chosen["branch_rule"] = given.pop("branch_scale")

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from hush.app.presets import PRESETS
-from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, span
+from hush.app.settings import BLOCKS, NORMS, NUMBER, WHOLE, Clip, Settings, Sigmas, branch_rules, q_is_given, span
 from hush.app.view import compute_view
 from hush.theory import activation_names, entry_of
 from hush.theory.design_arguments import RELATIVE_CLIP
@@ -116,7 +116,7 @@ def _stream() -> None:
         _slider("branch_scale", "β", "%.4g")
     if state.block != "residual":
         _slider("hidden_ratio", "Hidden units over width", "%.4g")
-    if not _q_is_given():
+    if not q_is_given(state.block, state.norm):
         with st.expander("Scale"):
             _q_star()
 
@@ -126,13 +126,8 @@ def _agree() -> None:
     state = st.session_state
     if state.block != "chain" and state.clip_by is Clip.SLOPE:
         state.clip_by = Clip.SAFE
-    if _q_is_given() and state.q_star != 1.0:
+    if q_is_given(state.block, state.norm) and state.q_star != 1.0:
         state.q_star = 1.0
-
-
-def _q_is_given() -> bool:
-    """Whether φ reads the norm itself, so that q is 1."""
-    return bool(st.session_state.block == "residual" and st.session_state.norm != "none")
 
 
 def _q_star() -> None:

@@ -8,7 +8,7 @@ from hush.theory import BRANCH_SCALES, activation_names, entry_of
 from hush.theory.block.norm import Norm
 from hush.theory.stream_designing import BLOCKS as STREAM_BLOCKS
 
-__all__ = ["BLOCKS", "NORMS", "Clip", "Range", "Settings", "Sigmas", "branch_rules", "span"]
+__all__ = ["BLOCKS", "NORMS", "Clip", "Range", "Settings", "Sigmas", "branch_rules", "q_is_given", "span"]
 
 BLOCKS = ("chain", *STREAM_BLOCKS)
 # By name: the kind of norm, and whether it stands behind the sum instead of in front of the branch.
@@ -83,6 +83,11 @@ WHOLE = ("width", "depth")
 NUMBERS = tuple(_RANGES)
 
 
+def q_is_given(block: str, norm: str) -> bool:
+    """Whether φ reads the stream itself and a norm behind the sum has left that at 1."""
+    return block == "residual" and NORMS[norm][1]
+
+
 def span(name: str, activation: str = "crelu", q_star: float = 1.0, block: str = "chain") -> Range:
     """The range of a control; one-sided activations are at least half silent, and a clip is measured in √q*, or where
     it is relative in units of the layer's own size."""
@@ -147,8 +152,8 @@ class Settings:
                 raise ValueError(f"{name} must lie {allowed}, got {value}.")
         if self.has_stream and self.clip_by is Clip.SLOPE:
             raise ValueError(f"a clip by V′(q*) is for chains; a {self.block} block has no fixed point q*.")
-        if self.q_is_given and self.q_star != 1.0:
-            raise ValueError(f"behind a norm a residual block has q = 1, got q_star = {self.q_star}.")
+        if q_is_given(self.block, self.norm) and self.q_star != 1.0:
+            raise ValueError(f"with its norm behind the sum a residual block has q = 1, got q_star = {self.q_star}.")
 
     @property
     def has_stream(self) -> bool:
@@ -159,11 +164,6 @@ class Settings:
     def has_hidden(self) -> bool:
         """Whether the block has two matrices, with hidden units in between."""
         return self.block in ("feedforward", "gated")
-
-    @property
-    def q_is_given(self) -> bool:
-        """Whether q is 1 because φ reads the norm itself, so that q* is no choice."""
-        return self.block == "residual" and self.norm != "none"
 
     @property
     def is_clipped(self) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from hush import sparse
 
+from .image_networks import in_order
 from .plain_torch import in_plain_torch
 from .runtimes import compiled, on_onnxruntime, on_openvino, with_csr_activations
 from .timing import Work
@@ -41,7 +42,7 @@ INFERENCE = (
     "openvino_f32",
     "openvino_bf16",
 )
-TRAINING = ("torch_eager", "hush_nn_dense", "torch_compile")
+TRAINING = ("torch_eager", "torch_nchw", "hush_nn_dense", "torch_compile")  # torch_nchw: of images alone
 _PACKAGES = {"onnxruntime": "onnxruntime", "openvino_f32": "openvino", "openvino_bf16": "openvino"}
 _STEP = 1e-7  # a learning rate so small that the network stays where it is while its steps are timed
 
@@ -149,14 +150,21 @@ def inference_peers(
     return peers, absent
 
 
-def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str], adaptive: bool) -> dict[str, Peer]:
-    """A full SGD step each: zero_grad, forward, backward, update."""
-    target = _loss_weights(model, inputs[0])
+def training_peers(
+    model: nn.Sequential, inputs: list[Tensor], wanted: set[str], adaptive: bool, images: bool = False
+) -> dict[str, Peer]:
+    """A full SGD step each: zero_grad, forward, backward, update.
 
-    def step(net: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -> Work:
+    Of `images`, which lie channels-last, torch runs in its own order too; their updates are not fused.
+    """
+    target = _loss_weights(model, inputs[0])
+    if target.dim() == 4:
+        target = target.contiguous(memory_format=torch.channels_last)
+
+    def step(net: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, given: list[Tensor] = inputs) -> Work:
         def work(turn: int) -> None:
             optimizer.zero_grad()
-            torch.autograd.backward((net(inputs[turn % len(inputs)]) * target).sum())
+            torch.autograd.backward((net(given[turn % len(given)]) * target).sum())
             optimizer.step()
 
         return work
@@ -164,20 +172,23 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
     def sgd(net: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(net.parameters(), lr=_STEP)
 
-    fused = copy.deepcopy(model)
-    optimizer = sgd(fused)
-    sparse.accelerate(fused, optimizer=optimizer, adaptive=adaptive)
-
-    def fused_step(turn: int) -> None:
-        sparse.step(fused, (fused(inputs[turn % len(inputs)]) * target).sum())
-
     peers = {}
-    ours: dict[str, dict[str, Any]] = {"hush": {}, "hush_input_major": {"layout": "input_major"}}
+    ours: dict[str, dict[str, Any]] = {"hush": {}}
+    if not images:
+        ours["hush_input_major"] = {"layout": "input_major"}
     for name, options in ours.items():
         twin = _accelerated(model, adaptive, **options)
         own = sgd(twin)
         peers[name] = _of_step(step(twin, own), own)
-    peers["hush_fused"] = _of_step(fused_step, optimizer)
+    if not images:
+        fused = copy.deepcopy(model)
+        optimizer = sgd(fused)
+        sparse.accelerate(fused, optimizer=optimizer, adaptive=adaptive)
+
+        def fused_step(turn: int) -> None:
+            sparse.step(fused, (fused(inputs[turn % len(inputs)]) * target).sum())
+
+        peers["hush_fused"] = _of_step(fused_step, optimizer)
     for name, twin, prepare in (
         ("torch_eager", in_plain_torch(model), None),
         ("hush_nn_dense", copy.deepcopy(model), None),
@@ -186,6 +197,10 @@ def training_peers(model: nn.Sequential, inputs: list[Tensor], wanted: set[str],
         if name in wanted:
             optimizer = sgd(twin)
             peers[name] = _of_step(step(prepare(twin) if prepare else twin, optimizer), optimizer)
+    if images and "torch_nchw" in wanted:
+        twin = in_order(in_plain_torch(model), torch.contiguous_format)
+        optimizer = sgd(twin)
+        peers["torch_nchw"] = _of_step(step(twin, optimizer, [x.contiguous() for x in inputs]), optimizer)
     return peers
 
 

@@ -39,7 +39,7 @@ def in_plain_torch(model: nn.Sequential) -> nn.Sequential:
 
 
 def _plain(module: nn.Module) -> nn.Module:
-    if isinstance(module, nn.Linear):
+    if isinstance(module, (nn.Linear, nn.Conv2d)):
         return copy.deepcopy(module)
     if not any(True for _ in module.children()):
         return _clamp_of(module)

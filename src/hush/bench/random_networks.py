@@ -16,15 +16,16 @@ from hush.theory import Design, design
 
 __all__ = ["ARCHES", "Arch", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
 
-Arch = Literal["chain", "residual", "feedforward", "gated", "gpt"]
-ARCHES: tuple[Arch, ...] = ("chain", "residual", "feedforward", "gated", "gpt")
-_BLOCKS = {"feedforward": 1, "gated": 1, "gpt": 4}
+Arch = Literal["chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet"]
+ARCHES: tuple[Arch, ...] = ("chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet")
+# Blocks or layers, whatever their width; nine blocks of a ResNet make 20 layers.
+_BLOCKS = {"feedforward": 1, "gated": 1, "gpt": 4, "conv": 4, "resnet": 9}
 
 
 def depth_for(width: int, arch: Arch = "chain") -> int:
     """100 layers at width 300; at larger widths as many as keep the same memory, at least 2.
 
-    One feed-forward block, and four layers of a transformer.
+    One feed-forward block, four layers of a transformer, four convolutions, nine blocks of a ResNet.
     """
     if arch in _BLOCKS:
         return _BLOCKS[arch]

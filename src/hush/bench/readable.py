@@ -22,6 +22,8 @@ _BLOCKS = {
     "feedforward": "depth blocks x + β(W₂ CReLU(W₁ LayerNorm(x) + b₁) + b₂), β = 1/√depth, 4 × width units between",
     "gated": "depth blocks x + βW₂(CReLU(W_g y) ∘ W_u y), y = LayerNorm(x), β = 1/√depth, 4 × width units between",
     "gpt": f"a byte transformer, hush.nn.gpt with CReLU: depth layers, 4 × width units, sequences of {CONTEXT} bytes",
+    "conv": "depth × (CReLU → Conv2d 3×3) on 16×16 images, channels-last",
+    "resnet": "hush.nn.resnet of depth blocks with batch norm on 32×32 images, channels-last",
 }
 _TIMED = {
     "inference": f"a forward pass without gradients through {_NETWORK}",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .arguments import check_arguments
 from .block_networks import random_bytes, random_feedforward, random_gpt
+from .image_networks import IMAGE_ARCHS, random_convolutions, random_images, random_resnet
 from .measurement import Measurement, Setting
 from .peers import (
     INFERENCE,
@@ -35,6 +36,14 @@ _NETWORKS: dict[Arch, Callable[[int, int, float], nn.Sequential]] = {
     "feedforward": random_feedforward,
     "gated": partial(random_feedforward, gated=True),
     "gpt": random_gpt,
+    "conv": random_convolutions,
+    "resnet": random_resnet,
+}
+# Of a batch, the width and a generator; Gaussian vectors where nothing is said.
+_DRAWS: dict[Arch, Callable[[int, int, torch.Generator], Tensor]] = {
+    "gpt": lambda batch, _width, generator: random_bytes(batch, generator),
+    "conv": partial(random_images, "conv"),
+    "resnet": partial(random_images, "resnet"),
 }
 
 
@@ -79,8 +88,8 @@ def inference(
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
-    if arch == "gpt":
-        raise ValueError('arch="gpt" is timed in training only: its attention is none of the engine\'s work.')
+    if arch in ("gpt", *IMAGE_ARCHS):
+        raise ValueError(f"arch={arch!r} is timed in training only.")
     made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
     wanted = set(peers) - (set() if arch == "chain" else {"torch_csr"})
     found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive)
@@ -103,11 +112,12 @@ def training(
 ) -> tuple[list[Measurement], list[str]]:
     """A full SGD step: zero_grad, forward, backward, update; as `inference`.
 
-    With arch="gpt" it is that of a byte transformer (`random_gpt`), `depth` layers, a batch of that many sequences.
+    With arch="gpt" it is that of a byte transformer (`random_gpt`), `depth` layers, a batch of that many sequences;
+    with "conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks.
     """
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
-    found = training_peers(made.model, made.inputs, set(peers), adaptive)
+    found = training_peers(made.model, made.inputs, set(peers), adaptive, images=arch in IMAGE_ARCHS)
     return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats), []
 
 
@@ -141,8 +151,8 @@ def _prepare(
     if model is None or samples is None:
         depth = depth_for(width, arch) if depth is None else depth
         model = _NETWORKS[arch](width, depth, sparsity)
-        draw = random_bytes if arch == "gpt" else partial(_normal, width)
-        inputs = [draw(batch, generator) for _ in range(count)]
+        draw = _DRAWS.get(arch, _normal)
+        inputs = [draw(batch, width, generator) for _ in range(2 if arch in IMAGE_ARCHS else count)]
     else:
         linears = [m for m in model if isinstance(m, nn.Linear)]
         work, width, depth = f"{work}-trained", linears[0].out_features, len(linears) - 1
@@ -153,5 +163,5 @@ def _prepare(
     return _Prepared(setting, model, inputs, work_of(model, inputs[0], not setting.work.startswith("inference")), arch)
 
 
-def _normal(width: int, batch: int, generator: torch.Generator) -> Tensor:
+def _normal(batch: int, width: int, generator: torch.Generator) -> Tensor:
     return torch.randn(batch, width, generator=generator)

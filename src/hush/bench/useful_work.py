@@ -1,4 +1,4 @@
-"""How many multiplications and additions a network's Linears need, and how many of them zeros leave to do."""
+"""How many multiplications and additions a network's Linears and convolutions need, and what zeros leave of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 __all__ = ["Work", "work_of"]
 
-_READS_ZEROS = 0.9  # a Linear whose input is less dense than this is counted by what it reads
+_READS_ZEROS = 0.9  # a layer whose input is less dense than this is counted by what it reads
 
 
 class Work(NamedTuple):
-    """Floating-point operations of one pass through all Linears."""
+    """Floating-point operations of one pass through all Linears and convolutions."""
 
     dense: float
     useful: float
@@ -27,13 +27,14 @@ class Work(NamedTuple):
 def work_of(model: nn.Module, x: Tensor, training: bool) -> Work:
     """Measured on one batch.
 
-    A Linear that reads zeros leaves them out of its forward and of both products of its backward. One that does not
+    A layer that reads zeros leaves them out of its forward and of both products of its backward. One that does not
     computes all of its forward, and leaves the zeros of ∂L/∂out out of the backward.
     """
     dense = useful = 0.0
-    for linear, read, gradient in _seen(model, x, training):
-        weights = float(linear.in_features * linear.out_features)
-        rows = read.numel() / linear.in_features
+    for layer, read, out in _seen(model, x, training):
+        weights, gradient = float(layer.weight.numel()), out.grad
+        # Samples, tokens or pixels: how often every weight is used, but for those that meet a border.
+        rows = out.numel() / layer.weight.shape[0]
         density, behind = _density(read), _density(gradient) if gradient is not None else 1.0
         backward = 4.0 if training else 0.0
         dense += (2.0 + backward) * rows * weights
@@ -41,17 +42,17 @@ def work_of(model: nn.Module, x: Tensor, training: bool) -> Work:
     return Work(dense, useful)
 
 
-def _seen(model: nn.Module, x: Tensor, training: bool) -> list[tuple[nn.Linear, Tensor, Tensor | None]]:
-    """Of each call of a Linear what it reads and, in training, the gradient of its output."""
-    found: list[tuple[nn.Linear, Tensor, Tensor]] = []
+def _seen(model: nn.Module, x: Tensor, training: bool) -> list[tuple[nn.Linear | nn.Conv2d, Tensor, Tensor]]:
+    """Of each call of a layer what it reads and gives out; in training its output has a gradient."""
+    found: list[tuple[nn.Linear | nn.Conv2d, Tensor, Tensor]] = []
 
     def see(module: nn.Module, given: Any, out: Tensor) -> None:
-        assert isinstance(module, nn.Linear)
+        assert isinstance(module, nn.Linear | nn.Conv2d)
         if training:
             out.retain_grad()
         found.append((module, given[0].detach(), out))
 
-    handles = [m.register_forward_hook(see) for m in model.modules() if isinstance(m, nn.Linear)]
+    handles = [m.register_forward_hook(see) for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     try:
         with torch.set_grad_enabled(training):
             out = model(x)
@@ -64,7 +65,7 @@ def _seen(model: nn.Module, x: Tensor, training: bool) -> list[tuple[nn.Linear, 
         for handle in handles:
             handle.remove()
         model.zero_grad()
-    return [(module, read, seen.grad) for module, read, seen in found]
+    return found
 
 
 def _density(x: Tensor) -> float:

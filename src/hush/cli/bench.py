@@ -25,6 +25,8 @@ bench_app = typer.Typer(
 
 `hush bench training --arch residual --depth 60 --sparsity 0.95 --batch 128`
 
+`hush bench training --arch conv --width 64 --batch 64 --sparsity 0.85 --sparsity 0.95`
+
 `hush bench training --arch feedforward --width 512 --batch 1024 --sparsity 0.9 --sparsity 0.95`
 
 `hush bench training --arch gpt --width 192 --batch 24 --sparsity 0.95`
@@ -52,7 +54,8 @@ Arch = Annotated[
     str,
     typer.Option(
         help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b); feedforward: Linear → CReLU → Linear "
-        "behind a norm, 4 × width units between; gated: with CReLU(gate) ∘ up; gpt: a byte transformer, training only."
+        "behind a norm, 4 × width units between; gated: with CReLU(gate) ∘ up; and in training alone gpt: a byte "
+        "transformer; conv: CReLU → Conv2d; resnet: a CIFAR ResNet."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
@@ -114,13 +117,14 @@ def crossover_command(
     for value in width:
         if value < 1:
             raise ValueError(f"width must be at least 1, got {value}.")
-    from hush.sparse import crossover
+    from hush.sparse import convolution_crossover, crossover
 
     if again:
         crossover.forget()
+        convolution_crossover.forget()
     for turns in (False, True):
         crossover.ensure_measured(width, turns)
-    typer.echo(crossover.describe())
+    typer.echo("\n".join(filter(None, (crossover.describe(), convolution_crossover.describe()))))
 
 
 def _run(

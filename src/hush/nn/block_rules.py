@@ -54,6 +54,7 @@ class Rules:
 
     Attributes:
         q: q*.
+        relative: whether φ's threshold is in units of what it reads.
         block_gain: the gain of a squared gradient through one block that ends in an activation.
         square, slope: E[φ²] and E[φ′²] at q*.
     """
@@ -65,6 +66,8 @@ class Rules:
         self.block_gain: float = _BLOCKS_GAIN ** (1.0 / max(blocks, 1))
         self.phi: Activation = design.phi()
         self.q = design.q_star
+        # A relative threshold has its share of zeros at any size.
+        self.relative = entry_of(design.activation).relative
         self.square = float(self.phi.second_moment(self.q))
         self.slope = float(self.phi.slope_moment(1, self.q))
 
@@ -79,9 +82,7 @@ class Rules:
         """What brings these pre-activations to the design: its share of zeros, or q* where φ has no threshold."""
         threshold, sparsity = self.design.threshold, self.design.sparsity
         flat = h.detach().double().flatten()
-        # A relative threshold has its share of zeros at any size.
-        relative = entry_of(self.design.activation).relative
-        if threshold > 0.0 and 0.0 < sparsity < 1.0 and not relative:
+        if threshold > 0.0 and 0.0 < sparsity < 1.0 and not self.relative:
             sizes = flat.abs() if entry_of(self.design.activation).odd else flat
             silent = float(sizes.kthvalue(max(1, round(sparsity * len(flat)))).values)
             if silent > 0.0:

@@ -67,10 +67,21 @@ class ParameterSetting:
                 self.set_norm(node, Affine(1.0), "norm")
                 continue
             self.in_front.append(node)
+            self._check_weight(node)
             if node.options["norm"] in ("batch", "instance", "group") and node.options["bias"]:
                 self.set_norm(node, self.rules.norm_in_branch(str(node.options["norm"])), "norm in front of φ")
             else:
                 self.set_norm(node, Affine(self.rules.q), "norm in front of φ")
+
+    def _check_weight(self, node: Node) -> None:
+        """A norm in front of φ gives q = 1 unless it has a weight, which can make q* of it."""
+        q = self.rules.q
+        if q != 1.0 and node.options["weight"] not in self.parameters and not self.rules.relative:
+            raise ValueError(
+                f"φ reads the {node.options['norm']} norm at {node.within or 'the top'}, which has no weight and gives "
+                f"q = 1, but the design is for q* = {q:g}; give the norm a weight (elementwise_affine=True), or design "
+                f"with q_star=1."
+            )
 
     def calibrate_norms(self, tensors: list[Tensor]) -> None:
         """Scale the norms that φ reads to the design's share of zeros; `tensors` are those of a run of the model."""

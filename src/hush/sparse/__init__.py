@@ -5,6 +5,7 @@ from .acceleration_report import Report
 from .activation import Activation, Kind, activation_of
 from .backend import Backend, Program, register_backend
 from .converter import accelerate, decelerate, report
+from .convolution_functional import act_conv2d
 from .cpu import engine_calls, isa
 from .functional import act_linear, chain, feedforward
 from .fused_step import fused_backward, step
@@ -20,6 +21,7 @@ __all__ = [
     "Report",
     "ResidualBlock",
     "accelerate",
+    "act_conv2d",
     "act_linear",
     "activation_of",
     "chain",

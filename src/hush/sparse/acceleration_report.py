@@ -10,9 +10,16 @@ from torch import nn
 from hush.nn.relative import Relative
 
 from .block_reader import looks_residual, read_block
+from .convolution_form import form_of
 from .cpu import isa
 from .modules import stretches_of
-from .own_forwards import has_own_forward, is_quiet, is_sparse_linear, is_sparse_sequential
+from .own_forwards import (
+    has_own_forward,
+    is_quiet,
+    is_sparse_convolution,
+    is_sparse_linear,
+    is_sparse_sequential,
+)
 
 __all__ = ["Report", "make_report"]
 
@@ -24,8 +31,9 @@ class Report:
     """Names of modules.
 
     Attributes:
-        taken: the Linears of each fused stretch, in order.
-        alone: the other Linears: each leaves out the zeros of its own input, or of its output's gradient.
+        taken: the Linears of each fused stretch, in order; a convolution behind an activation is a stretch by itself.
+        alone: the other Linears and convolutions: each leaves out the zeros of its own input, and a Linear that reads
+            none those of its output's gradient.
         left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
         apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
     """
@@ -37,7 +45,7 @@ class Report:
 
     def __str__(self) -> str:
         layers = sum(len(names) for names in self.taken)
-        lines = [f"{layers} Linear layers in {len(self.taken)} fused stretches on {isa()}"]
+        lines = [f"{layers} layers in {len(self.taken)} fused stretches on {isa()}"]
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
         lines += [f"  alone  {name}: leaves out zeros of its input or of its output's gradient" for name in self.alone]
@@ -59,7 +67,7 @@ def make_report(model: nn.Module) -> Report:
     # The branch of a fused block may be a Sequential with a stretch of its own, for whoever calls it alone.
     taken = [names_of for names_of in taken if not any(set(names_of) < set(other) for other in taken)]
     fused = {name for stretch in taken for name in stretch}
-    alone = [names[id(m)] for m in model.modules() if is_sparse_linear(m) and names[id(m)] not in fused]
+    alone = [names[id(m)] for m in model.modules() if _is_taken(m) and names[id(m)] not in fused]
     left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
     return Report(tuple(taken), tuple(alone), tuple(left), tuple(_apart(model, names)))
 
@@ -73,14 +81,21 @@ def _apart(model: nn.Module, names: dict[int, str]) -> Iterator[tuple[str, str]]
                     yield names[id(child)], found
 
 
+def _is_taken(module: nn.Module) -> bool:
+    return is_sparse_linear(module) or is_sparse_convolution(module)
+
+
 def _why_left(module: nn.Module) -> str | None:
     kind = type(module).__name__
-    if is_sparse_linear(module):
+    if _is_taken(module):
         return None
     if isinstance(module, Relative):
         return f"{kind}: the size of each sample's layer is measured by torch; a Linear behind it leaves out its zeros"
     if isinstance(module, _CONVOLUTIONS):
-        return f"{kind}: convolutions run on torch"
+        if type(module) is not nn.Conv2d:
+            return f"{kind}: of convolutions, plain nn.Conv2d alone runs on the engine"
+        form = form_of(module)
+        return f"Conv2d: {form}" if isinstance(form, str) else "its forward has been replaced"
     if isinstance(module, nn.MultiheadAttention):
         return f"{kind}: applies its weights by function, not by a Linear"
     if isinstance(module, nn.Linear):

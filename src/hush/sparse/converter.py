@@ -1,8 +1,8 @@
-"""Lets a model's Linears leave out zeros, in place, and takes it back.
+"""Lets a model's Linears and convolutions leave out zeros, in place, and takes it back.
 
-`accelerate` gives every plain nn.Linear, and every nn.Sequential with Linears in it, another forward. Nothing is traced
-and nothing is remembered of how the model computes: whatever a forward does, it calls these modules, and each of them
-looks at what it is given and at what it is at that moment.
+`accelerate` gives every plain nn.Linear and nn.Conv2d, and every nn.Sequential with such in it, another forward.
+Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it calls these modules,
+and each of them looks at what it is given and at what it is at that moment.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import torch
 import torch.distributed
 from torch import nn
 
-from . import crossover, fused_step
+from . import convolution_crossover, crossover, fused_step
 from .acceleration_report import Report, make_report
 from .block_reader import looks_residual
+from .convolution_form import ConvolutionForm, form_of
 from .layout import on_large_pages, storage_address
 from .modules import accelerate_module, decelerate_module
-from .own_forwards import has_own_forward, is_sparse_linear
+from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear
 from .settings import Layout, Settings
 from .straight_line import is_straight_line
 
@@ -37,7 +38,7 @@ def accelerate(
     frozen_dtype: torch.dtype = torch.float32,
     watch: bool = True,
 ) -> nn.Module:
-    """Lets the model's Linears leave out zeros they meet: same outputs, same gradients, fewer flops.
+    """Lets the model's Linears and Conv2ds leave out zeros they meet: same outputs, same gradients, fewer flops.
 
     In place; the model is returned. Its parameters, buffers, names and hooks stay as they are, and so does every path
     through it: children can be called, replaced, added, removed, patched, cast, copied and saved as before. Whatever
@@ -48,9 +49,9 @@ def accelerate(
         optimizer: a torch.optim.SGD or AdamW over this model's parameters, for `hush.sparse.step(model, loss)`, which
             applies the update inside the backward. `loss.backward()` and `optimizer.step()` stay what they are.
         adaptive: run dense where the activations are denser than the crossover measured on this machine; what is not
-            known of it yet is measured now, in about a second for each new width. False asks no clock: stretches run
-            sparse always, and a Linear by itself where at most 0.3 of what it reads, or of its output's gradient, is
-            not zero.
+            known of it yet is measured now, in about a second for each new width. False asks no clock: stretches of
+            Linears run sparse always, and what stands by itself, or is a convolution, where at most about 0.3 of what
+            it reads, or of its output's gradient, is not zero.
         frozen: for inference only: the engine reads a copy of its own of the weights, laid out for it. Parameters that
             are replaced, loaded or changed in place are noticed and copied again; what is written through `.data`
             leaves no trace and is not.
@@ -75,14 +76,17 @@ def accelerate(
     for module in model.modules():
         if type(module) is nn.Linear and "weight" in module._parameters and not has_own_forward(module):
             accelerate_module(module, settings)
+        elif type(module) is nn.Conv2d and "weight" in module._parameters and not has_own_forward(module):
+            _accelerate_convolution(module, settings)
     for module in model.modules():
-        if type(module) is nn.Sequential and not has_own_forward(module) and _has_linear(module):
+        if type(module) is nn.Sequential and not has_own_forward(module) and _has_layer(module):
             accelerate_module(module, settings)
     if settings.layout == "input_major":
         _lay_out(model)
     if adaptive:
         widths = [max(m.weight.shape) for m in _linears(model) if m.weight.dim() == 2]
         crossover.ensure_measured(widths, turns=settings.layout == "torch" and not frozen)
+        convolution_crossover.ensure_measured(_convolutions(model))
     if optimizer is not None:
         fused_step.bind(model, optimizer)
     model.__dict__[_REPORT] = make_report(model)
@@ -118,13 +122,26 @@ def _check(
     return Settings(adaptive, frozen, "input_major" if in_place else "torch", frozen_dtype, watch)
 
 
-def _has_linear(container: nn.Sequential) -> bool:
+def _has_layer(container: nn.Sequential) -> bool:
     """Or a residual block, perhaps one that cannot be fused at this moment."""
-    return any(is_sparse_linear(c) or (looks_residual(c) and is_straight_line(c)) for c in container.children())
+    return any(
+        is_sparse_linear(c) or is_sparse_convolution(c) or (looks_residual(c) and is_straight_line(c))
+        for c in container.children()
+    )
 
 
 def _linears(model: nn.Module) -> list[nn.Linear]:
     return [m for m in model.modules() if isinstance(m, nn.Linear) and is_sparse_linear(m)]
+
+
+def _accelerate_convolution(module: nn.Conv2d, settings: Settings) -> None:
+    if isinstance(form_of(module), ConvolutionForm):
+        accelerate_module(module, settings)
+
+
+def _convolutions(model: nn.Module) -> list[tuple[ConvolutionForm, torch.Tensor]]:
+    found = [(form_of(m), m.weight) for m in model.modules() if isinstance(m, nn.Conv2d) and is_sparse_convolution(m)]
+    return [(form, w) for form, w in found if isinstance(form, ConvolutionForm) and w.dim() == 4]
 
 
 @torch.no_grad()
@@ -167,6 +184,8 @@ def decelerate(model: nn.Module) -> nn.Module:
 def report(model: nn.Module) -> Report:
     """What the last `accelerate` of this model took and left."""
     found = model.__dict__.get(_REPORT)
-    if not isinstance(found, Report) or ((found.taken or found.alone) and not _linears(model)):
+    if not isinstance(found, Report) or (
+        (found.taken or found.alone) and not (_linears(model) or _convolutions(model))
+    ):
         raise ValueError("This model is not accelerated; call hush.sparse.accelerate(model) first.")
     return found

@@ -11,6 +11,9 @@ from torch import Tensor
 from . import _native
 from .activation import Activation
 from .backend import Forward, register_backend
+from .convolution_form import ConvolutionForm
+from .cpu_convolution import CpuConvolution
+from .kernel_counter import count_call, engine_calls
 from .layout import is_input_major, is_row_major
 from .residual_block import ResidualBlock
 from .step_plan import StepPlan
@@ -18,8 +21,6 @@ from .step_plan import StepPlan
 __all__ = ["CpuBackend", "CpuProgram", "engine_calls", "isa"]
 
 _CPU = torch.device("cpu")
-_calls = itertools.count()
-_last_call = 0
 
 
 def _empty(*shape: int) -> Tensor:
@@ -33,16 +34,6 @@ def _rows(x: Tensor) -> Tensor:
     if x.dtype != torch.float32 or (x.shape[1] > 1 and x.stride(1) != 1) or x.is_neg():
         x = x.to(torch.float32).resolve_neg().contiguous()
     return x
-
-
-def _count() -> None:
-    global _last_call
-    _last_call = next(_calls) + 1
-
-
-def engine_calls() -> int:
-    """How many times a kernel has run a forward in this process."""
-    return _last_call
 
 
 class CpuProgram:
@@ -61,7 +52,7 @@ class CpuProgram:
     def infer(self, h: Tensor) -> tuple[Tensor, int]:
         h = _rows(h)
         out = _empty(h.shape[0], self.outputs)
-        _count()
+        count_call()
         active = self._ready().infer_at(
             h.data_ptr(), h.stride(0), h.shape[0], out.data_ptr(), self.outputs, torch.get_num_threads()
         )
@@ -71,7 +62,7 @@ class CpuProgram:
         h = _rows(h)
         out = _empty(h.shape[0], self.outputs)
         chain = self._ready()
-        _count()
+        count_call()
         saved, active = chain.forward(h, out, torch.get_num_threads())
         program = self if chain is self.chain else CpuProgram(chain, self.widths, self.row_gradients)
         return Forward(out, torch.from_numpy(saved), active, program)
@@ -150,6 +141,18 @@ class CpuBackend:
             )  # fmt: skip
         width = blocks[0].weight.shape[0]
         return CpuProgram(chain, [width] * (len(blocks) + 1), chain.row_major)
+
+    def takes_images(self, x: Tensor) -> bool:
+        # Only what lies channels-last without doubt, because then torch's own output does.
+        return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous() and not x.is_neg()
+
+    def takes_convolution(self, weight: Tensor, bias: Tensor | None) -> bool:
+        return _plain(weight, torch.float32) and (
+            bias is None or (_plain(bias, torch.float32) and bias.shape == weight.shape[:1] and bias.is_contiguous())
+        )
+
+    def compile_convolution(self, form: ConvolutionForm, x: Tensor, weight: Tensor, phi: Activation) -> CpuConvolution:
+        return CpuConvolution(form, x, weight, phi)
 
 
 def _detached(p: Tensor | None) -> Tensor | None:

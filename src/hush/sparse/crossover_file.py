@@ -27,24 +27,24 @@ def machine_name() -> str:
     return f"{platform.machine()} {isa()}, {os.cpu_count()} processors, torch {torch.__version__}"
 
 
-def read_crossovers() -> dict[str, float]:
-    """What is known of this machine; nothing where there is no file or it is not ours."""
+def read_crossovers(section: str = "") -> dict[str, float]:
+    """What is known of this machine, in this section of the file; nothing where there is no file or it is not ours."""
     try:
-        known = json.loads(crossover_path().read_text()).get(machine_name(), {})
+        known = json.loads(crossover_path().read_text()).get(machine_name() + section, {})
         return {str(key): min(1.0, max(0.0, float(value))) for key, value in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def write_crossovers(known: dict[str, float]) -> None:
-    """Replace this machine's entry. A file that cannot be written is no error: it is measured again next time."""
+def write_crossovers(known: dict[str, float], section: str = "") -> None:
+    """Replace this machine's section. A file that cannot be written is no error: it is measured again next time."""
     target = crossover_path()
     try:
         try:
             whole = json.loads(target.read_text())
         except (OSError, ValueError):
             whole = {}
-        whole = {**(whole if isinstance(whole, dict) else {}), machine_name(): known}
+        whole = {**(whole if isinstance(whole, dict) else {}), machine_name() + section: known}
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_text(target, json.dumps(whole, indent=1, sort_keys=True))
     except OSError:

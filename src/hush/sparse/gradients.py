@@ -29,7 +29,7 @@ from .conditions import has_memory
 from .sight import Sight
 from .step_plan import Part, StepPlan
 
-__all__ = ["Attached", "Call", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
+__all__ = ["Attached", "Call", "Edge", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
 class FusedUpdate(Protocol):
@@ -140,7 +140,7 @@ def dense_chain(
     return h
 
 
-class _Edge(torch.autograd.Function):
+class Edge(torch.autograd.Function):
     """h ↦ a tensor of h's shape and place in the graph that takes up no memory."""
 
     @staticmethod
@@ -205,7 +205,7 @@ def _version(tensor: Tensor) -> int:
 
 def run_training(h: Tensor, call: Call, parameters: Sequence[Tensor]) -> Tensor:
     """The stretch on a matrix h, connected to the graph."""
-    edge = _Edge.apply(h) if h.requires_grad else None  # type: ignore[no-untyped-call]
+    edge = Edge.apply(h) if h.requires_grad else None  # type: ignore[no-untyped-call]
     out: Tensor = StretchFunction.apply(edge, h.detach(), call, *parameters)  # type: ignore[no-untyped-call]
     return out
 

@@ -1,4 +1,4 @@
-"""The forwards that nn.Linear and nn.Sequential have while a model is accelerated.
+"""The forwards that nn.Linear, nn.Conv2d and nn.Sequential have while a model is accelerated.
 
 They stand in the module's own __dict__, so its class, its parameters and its children stay what they are. They compute
 nothing of their own: at each call they look at what is there now, run a stretch on a backend where that gives the same,
@@ -14,9 +14,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from .conditions import backend_of, is_patched
+from .convolution_stretch import ConvolutionStretch
 from .lone_linear import LoneLinear
 from .operators import traced_chain
-from .own_forwards import has_own_forward, is_sparse_linear, is_sparse_sequential, mark
+from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear, is_sparse_sequential, mark
 from .sequence_plan import Fused, Sequence, fuse
 from .settings import Settings
 from .stretch import Stretch
@@ -27,7 +28,7 @@ __all__ = ["accelerate_module", "decelerate_module", "stretches_of"]
 _STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
 
 
-# Both are written so that torch.jit.script, which compiles a forward from its source, sees torch's operations only.
+# All are written so that torch.jit.script, which compiles a forward from its source, sees torch's operations only.
 # They are called "forward" because that is the name under which a bound method is pickled: a model that was accelerated
 # comes out of a file with its class's forward.
 
@@ -39,6 +40,14 @@ def _linear_forward(self: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002 - t
         return _run_linear(self, input)
 
 
+def _convolution_forward(self: nn.Conv2d, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        out: Tensor = self._conv_forward(input, self.weight, self.bias)
+        return out
+    else:  # noqa: RET505
+        return _run_convolution(self, input)
+
+
 def _sequential_forward(self: nn.Sequential, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
     if torch.jit.is_scripting():  # type: ignore[attr-defined]
         for module in self:
@@ -48,16 +57,20 @@ def _sequential_forward(self: nn.Sequential, input: Tensor) -> Tensor:  # noqa: 
         return _run_sequential(self, input)
 
 
-_linear_forward.__name__ = _sequential_forward.__name__ = "forward"
+_linear_forward.__name__ = _convolution_forward.__name__ = _sequential_forward.__name__ = "forward"
 mark(_linear_forward, "linear")
+mark(_convolution_forward, "convolution")
 mark(_sequential_forward, "sequential")
 
 
 def accelerate_module(module: nn.Module, settings: Settings) -> None:
-    """Give an nn.Linear or nn.Sequential its accelerated forward."""
+    """Give an nn.Linear, nn.Conv2d or nn.Sequential its accelerated forward."""
     if isinstance(module, nn.Linear):
         module.__dict__[_STATE] = LoneLinear(module, settings)
         module.__dict__["forward"] = types.MethodType(_linear_forward, module)
+    elif isinstance(module, nn.Conv2d):
+        module.__dict__[_STATE] = ConvolutionStretch(None, module, settings)
+        module.__dict__["forward"] = types.MethodType(_convolution_forward, module)
     else:
         module.__dict__[_STATE] = Sequence(module, settings)  # type: ignore[arg-type]
         module.__dict__["forward"] = types.MethodType(_sequential_forward, module)
@@ -65,7 +78,8 @@ def accelerate_module(module: nn.Module, settings: Settings) -> None:
 
 def decelerate_module(module: nn.Module) -> Settings | None:
     """Take it away again; the settings it had, or None where it had none."""
-    if is_sparse_linear(module) or is_sparse_sequential(module) or not has_own_forward(module):
+    ours = is_sparse_linear(module) or is_sparse_convolution(module) or is_sparse_sequential(module)
+    if ours or not has_own_forward(module):
         module.__dict__.pop("forward", None)
     state = module.__dict__.pop(_STATE, None)
     return None if state is None else state.settings
@@ -83,6 +97,17 @@ def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
     return type(module).forward(module, x)
 
 
+def _run_convolution(module: nn.Conv2d, x: Tensor) -> Tensor:
+    if type(module) is nn.Conv2d and not torch.compiler.is_compiling() and not is_patched():
+        backend = backend_of(x)
+        if backend is not None:
+            stretch: ConvolutionStretch = module.__dict__[_STATE]
+            out = stretch.run(x, backend)
+            if out is not None:
+                return out
+    return type(module).forward(module, x)
+
+
 def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
     if type(container) is not nn.Sequential or has_global_hooks() or is_patched() or torch.compiler.is_exporting():
         out: Tensor = type(container).forward(container, x)
@@ -95,7 +120,7 @@ def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
     return x
 
 
-def stretches_of(container: nn.Sequential) -> list[Stretch]:
+def stretches_of(container: nn.Sequential) -> list[Stretch | ConvolutionStretch]:
     """The stretches of an accelerated Sequential as it is now."""
     sequence: Sequence = container.__dict__[_STATE]
     return [step.stretch for step in sequence.steps() if isinstance(step, Fused)]
@@ -106,5 +131,9 @@ def _run_compiled(container: nn.Sequential, x: Tensor) -> Tensor:
     # The operator knows of no centred gradient: there the hook of the Linear is compiled, as any other.
     steps = fuse(list(container), Settings(), blocks=False, centered=False)
     for step in steps:
-        x = traced_chain(x, step.stretch) if isinstance(step, Fused) else step(x)
+        if isinstance(step, Fused):
+            assert isinstance(step.stretch, Stretch)  # convolutions are looked for with the blocks
+            x = traced_chain(x, step.stretch)
+        else:
+            x = step(x)
     return x

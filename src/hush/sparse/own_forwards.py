@@ -9,13 +9,21 @@ from torch import nn
 
 from .witness import has_hooks
 
-__all__ = ["does_nothing", "has_own_forward", "is_quiet", "is_sparse_linear", "is_sparse_sequential", "mark"]
+__all__ = [
+    "does_nothing",
+    "has_own_forward",
+    "is_quiet",
+    "is_sparse_convolution",
+    "is_sparse_linear",
+    "is_sparse_sequential",
+    "mark",
+]
 
 _MARK = "_hush_forward"  # on a function that `accelerate` puts in place of a class's forward
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def mark(function: _F, name: Literal["linear", "sequential"]) -> _F:
+def mark(function: _F, name: Literal["linear", "sequential", "convolution"]) -> _F:
     """This function is the engine's forward for such a module."""
     setattr(function, _MARK, name)
     return function
@@ -23,6 +31,10 @@ def mark(function: _F, name: Literal["linear", "sequential"]) -> _F:
 
 def is_sparse_linear(module: nn.Module | None) -> bool:
     return type(module) is nn.Linear and getattr(_function(module), _MARK, None) == "linear"
+
+
+def is_sparse_convolution(module: nn.Module | None) -> bool:
+    return type(module) is nn.Conv2d and getattr(_function(module), _MARK, None) == "convolution"
 
 
 def is_sparse_sequential(module: nn.Module) -> bool:

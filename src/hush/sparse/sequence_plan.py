@@ -11,7 +11,8 @@ from hush.nn.centering.centered_layer import centered_layer_of
 from .activation import activation_of
 from .backend import Backend
 from .block_reader import Reading, looks_residual, read_block
-from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_linear
+from .convolution_stretch import ConvolutionStretch
+from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_convolution, is_sparse_linear
 from .residual_stretch import ResidualStretch
 from .settings import Settings
 from .straight_line import is_straight_line
@@ -42,7 +43,7 @@ class Sequence:
 class Fused:
     """A stretch, and the children it stands for."""
 
-    def __init__(self, stretch: Stretch, members: list[nn.Module]) -> None:
+    def __init__(self, stretch: Stretch | ConvolutionStretch, members: list[nn.Module]) -> None:
         self.stretch, self.members = stretch, members
 
     def run(self, h: Tensor, backend: Backend | None) -> Tensor:
@@ -82,17 +83,33 @@ def _witness_child(witness: Witness, child: nn.Module) -> None:
 def fuse(
     children: list[nn.Module], settings: Settings, blocks: bool = True, centered: bool = True
 ) -> list[nn.Module | Fused]:
-    """Each child, or the stretch that it begins; residual ones only where `blocks` are to be looked for, Linears whose
-    gradients are centred only with `centered`."""
+    """Each child, or the stretch that it begins; residual ones and convolutions only where `blocks` are to be looked
+    for, Linears whose gradients are centred only with `centered`."""
     steps: list[nn.Module | Fused] = []
     at = 0
     while at < len(children):
+        stretch: Stretch | ConvolutionStretch | None
         stretch, end = _chain_from(children, at, settings, centered)
+        if stretch is None and blocks:
+            stretch, end = _convolution_from(children, at, settings)
         if stretch is None and blocks:
             stretch, end = _residual_from(children, at, settings)
         steps.append(children[at] if stretch is None else Fused(stretch, children[at:end]))
         at = max(end, at + 1)
     return steps
+
+
+def _convolution_from(
+    children: list[nn.Module], start: int, settings: Settings
+) -> tuple[ConvolutionStretch | None, int]:
+    """The activation and the convolution that begin with child `start`, and where they end."""
+    activation, at = _next(children, start)
+    if not _is_activation(activation) or getattr(activation, "inplace", False):
+        return None, start
+    convolution, at = _next(children, at)
+    if convolution is None or not is_sparse_convolution(convolution) or not is_quiet(convolution):
+        return None, start
+    return ConvolutionStretch(activation, convolution, settings), at
 
 
 def _residual_from(children: list[nn.Module], start: int, settings: Settings) -> tuple[Stretch | None, int]:

@@ -165,7 +165,8 @@ class Design:
         assert self.sigma_out2 is not None
         out, beta = math.sqrt(self.sigma_out2), self.branch_scale
         if self.block_name == "residual":
-            return Residual(self.phi(), out, 0.0, self.norm, beta, self.post_norm, self.positions)
+            weight = 1.0 if self.norm is None or self.post_norm else math.sqrt(self.q_star)
+            return Residual(self.phi(), out, 0.0, self.norm, beta, self.post_norm, self.positions, weight)
         assert self.sigma_in2 is not None
         assert self.expansion is not None
         up = None if self.sigma_up2 is None else math.sqrt(self.sigma_up2)

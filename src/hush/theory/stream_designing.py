@@ -84,9 +84,10 @@ class StreamRequest:
         check_norm(self.norm)
         if self.post_norm and self.norm is None:
             raise ValueError("post_norm needs a norm: 'rms' or 'layer'.")
-        if self.block == "residual" and self.norm is not None and self.q_star != 1.0:
+        if self.block == "residual" and self.post_norm and self.q_star != 1.0:
             raise ValueError(
-                f"behind a norm the pre-activation of a residual block has q = 1; got q_star = {self.q_star}."
+                f"a residual block with its norm behind the sum reads the stream, which the norm leaves at q = 1; got "
+                f"q_star = {self.q_star}."
             )
         if self.block == "residual" and self.hidden is not None:
             raise ValueError(f"a residual block has one matrix and no hidden units; got hidden = {self.hidden}.")
@@ -174,10 +175,12 @@ def _block(asked: StreamRequest, phi: Activation) -> Residual | FeedForward:
     if not slope > 0.0:
         raise ValueError(f"{asked.activation} passes no gradient at q* = {q:g}, so no σ_out makes up for it.")
     if asked.block == "residual":
-        return Residual(phi, slope**-0.5, 0.0, asked.norm, beta, asked.post_norm, asked.positions)
+        weight = 1.0 if asked.norm is None or asked.post_norm else math.sqrt(q)
+        sigma_w = slope**-0.5 / weight
+        return Residual(phi, sigma_w, 0.0, asked.norm, beta, asked.post_norm, asked.positions, weight)
     expansion = _EXPANSION if asked.hidden is None or asked.width is None else asked.hidden / asked.width
     gated = asked.block == "gated"
-    out2 = 1.0 / (q * slope + square) if gated else 1.0 / slope
+    out2 = 1.0 / (q * slope + (square if gated else 0.0))
     up = 1.0 if gated else None
     return FeedForward(
         phi, math.sqrt(q), 0.0, math.sqrt(out2), 0.0, asked.norm, beta, expansion, up, asked.post_norm, asked.positions

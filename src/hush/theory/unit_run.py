@@ -94,7 +94,7 @@ def _run_chain(block: Chain, width: int, depth: int, starts: Array, rng: np.rand
 def _run(
     block: Residual, width: int, depth: int, starts: Array, rng: np.random.Generator, backward: bool
 ) -> tuple[Array, Array]:
-    count, beta = starts.size, block.branch_scale
+    count, beta, weight = starts.size, block.branch_scale, block.norm_weight
     front, behind = (block.norm, None) if block.reads_norm else (None, block.norm)
     x = np.sqrt(starts)[:, None] * rng.standard_normal((count, width))
     p, gains = np.empty((depth, count)), np.empty((depth - 1, count))
@@ -104,7 +104,7 @@ def _run(
         if layer == depth - 1:
             break
         read, scale = normalise(front, x)
-        active = on_units(block.phi, read)
+        active = on_units(block.phi, weight * read)
         v = block.sigma_w**2 * np.mean(active * active, axis=1, keepdims=True) + block.sigma_b**2
         f = np.sqrt(v) * rng.standard_normal((count, width))
         x, behind_scale = normalise(behind, hold(x + beta * f))
@@ -121,8 +121,9 @@ def _run(
         if behind is not None:
             delta = backward_through(behind, x, behind_scale, delta)
             x = read  # with the norm behind, what the block reads is what the one before it normalised
-        back = _transposed(block, on_units(block.phi, read), f, v, delta, rng)
-        through = backward_through(front, read, scale, backward_on_units(block.phi, read, back))
+        h = weight * read
+        back = _transposed(block, on_units(block.phi, h), f, v, delta, rng)
+        through = backward_through(front, read, scale, weight * backward_on_units(block.phi, h, back))
         delta = delta + beta * through
         # Of length 1 again before every block, so that nothing overflows however much it grows.
         square = np.maximum(np.sum(delta * delta, axis=1), 1e-300)

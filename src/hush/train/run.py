@@ -58,7 +58,7 @@ def train(
         data_dir: where your own copy of the data is.
         progress: draw a progress bar on stderr.
         tensorboard: also write TensorBoard's event files, under `tensorboard` in the run directory.
-        say: told in sentences what a person should know: how long it will take, what could not be accelerated.
+        say: told in sentences what a person should know: how long it will take, what its data are.
 
     Raises:
         DataError: if the data cannot be had.
@@ -72,7 +72,7 @@ def train(
     check_memory(config)
     material = load_material(config, data_dir, _rank())
     if say is not None:
-        for note in (*material.notes, *_notes(config)):
+        for note in material.notes:
             say(note)
     with _writing(path), _quiet():
         # Another process may have finished while this one waited or read the data.
@@ -204,7 +204,7 @@ def _finish(
         ended=utc_now(),
         machine=this_machine(),
         why=why,
-        notes=(*material.notes, *_notes(config)),
+        notes=material.notes,
         layer_sparsity=tuple(round(share, 6) for share in score.layer_sparsity),
         per_byte=material.baseline is not None,
     )
@@ -218,16 +218,6 @@ def _judge(
     if material.baseline is None:
         return judge_run(score.accuracy, material.classes, train_losses, **told)
     return judge_text_run(score.loss, material.baseline.single, material.baseline.pair, train_losses, **told)
-
-
-def _notes(config: TrainConfig) -> tuple[str, ...]:
-    """What a reader of the result should know that no number of it tells."""
-    if config.arch in ("cnn", "resnet") and config.engine == "sparse":
-        kind = "CNN" if config.arch == "cnn" else "ResNet"
-        return (
-            f"The sparse engine has no convolutions: this {kind} is trained by torch's own, none of it accelerated.",
-        )
-    return ()
 
 
 def _rank() -> int:

@@ -35,6 +35,8 @@ class Task(LightningModule):
     def __init__(self, config: TrainConfig, model: nn.Module, steps: int) -> None:
         super().__init__()
         self.config = config
+        if config.engine == "sparse" and config.arch in ("cnn", "resnet"):
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the engine reads images
         # Whether the crossover says sparse or dense depends on the clock; a run must not, hence adaptive=False.
         if config.engine == "sparse" and config.devices > 1:
             hush.sparse.accelerate(model, adaptive=False)

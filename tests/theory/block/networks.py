@@ -31,12 +31,13 @@ def step(block, x, others, rng):
     front, behind = (block.norm, None) if block.reads_norm else (None, block.norm)
     read = normalise(front, x)[0]
     if isinstance(block, Residual):
+        gamma = block.norm_weight
         w = block.sigma_w / np.sqrt(width) * rng.standard_normal((width, width))
         b = block.sigma_b * rng.standard_normal(width)
-        h, inner = read, w * block.phi.derivative(read)
+        h, inner = gamma * read, w * block.phi.derivative(gamma * read) * gamma
 
         def branch(z):
-            return w @ block.phi(z) + b
+            return w @ block.phi(gamma * z) + b
 
     else:
         assert isinstance(block, FeedForward)

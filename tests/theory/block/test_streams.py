@@ -31,6 +31,7 @@ BLOCKS = {
     "residual": Residual(PHI, 2.1, 0.3, None, 0.4),
     "residual rms": Residual(PHI, 2.1, 0.3, "rms", 0.4),
     "residual layer": Residual(cst(0.9, 1.0), 2.1, 0.0, "layer", 0.4),
+    "residual weighted": Residual(crelu(1.8, 2.2), 1.05, 0.3, "rms", 0.4, norm_weight=2.0),
     "residual behind": Residual(PHI, 2.1, 0.3, "rms", 0.4, post_norm=True),
     "feedforward": FeedForward(PHI, 1.2, 0.2, 1.9, 0.3, None, 0.4, 1.5),
     "feedforward rms": FeedForward(PHI, 1.2, 0.2, 1.9, 0.3, "rms", 0.4, 1.5),
@@ -49,8 +50,10 @@ def test_variance_and_gain_are_the_defining_integrals(name: str) -> None:
     over = p if block.norm and not block.post_norm else 1.0
     phi = block.phi
     if isinstance(block, Residual):
-        q, back = read, block.sigma_w**2 * quadrature(lambda x: phi.derivative(x) ** 2, phi, read)
-        v = block.sigma_w**2 * quadrature(lambda x: phi(x) ** 2, phi, read) + block.sigma_b**2
+        weight2 = block.norm_weight**2
+        q = read * weight2
+        back = weight2 * block.sigma_w**2 * quadrature(lambda x: phi.derivative(x) ** 2, phi, q)
+        v = block.sigma_w**2 * quadrature(lambda x: phi(x) ** 2, phi, q) + block.sigma_b**2
     else:
         q = block.sigma_1**2 * read + block.sigma_b1**2
         u = 1.0 if block.sigma_up is None else block.sigma_up**2 * read
@@ -92,7 +95,9 @@ def test_covariance_against_drawn_pairs(name: str) -> None:
     assert many[1] == pytest.approx(block.covariance(0.4, 1.7, 0.8), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["feedforward", "feedforward rms", "gated", "gated layer", "residual rms"])
+@pytest.mark.parametrize(
+    "name", ["feedforward", "feedforward rms", "gated", "gated layer", "residual rms", "residual weighted"]
+)
 def test_noise_of_a_block_against_real_ones(name: str) -> None:
     block, width, p, count = BLOCKS[name], 30, 1.3, 1200
     rng = np.random.default_rng(3)
@@ -207,6 +212,9 @@ def test_a_runaway_stream_stays_finite() -> None:
         (lambda: Residual(PHI, 1.0, branch_scale=-0.1), "branch_scale must be finite and not negative"),
         (lambda: Residual(PHI, 1.0, post_norm=True), "post_norm needs a norm"),
         (lambda: Residual(PHI, 1.0, positions=0), "positions must be a whole number"),
+        (lambda: Residual(PHI, 1.0, norm="rms", norm_weight=0.0), "norm_weight must be positive"),
+        (lambda: Residual(PHI, 1.0, norm_weight=2.0), "norm_weight belongs to a norm in front"),
+        (lambda: Residual(PHI, 1.0, norm="rms", post_norm=True, norm_weight=2.0), "norm_weight belongs to a norm"),
         (lambda: FeedForward(PHI, 1.0, expansion=0.0), "expansion must be positive"),
         (lambda: FeedForward(PHI, 1.0, sigma_up=-1.0), "must be finite and not negative"),
     ],

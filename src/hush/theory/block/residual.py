@@ -1,8 +1,9 @@
 """One matrix on a residual stream: x ← x + β(W φ(n(x)) + b), so that every product is with a sparse vector.
 
-The pre-activation is n(x) itself, q = 1 behind a norm and q = p without one. With x = √q z
+The pre-activation is n(x) itself: q = γ² behind a norm whose weight is γ in every unit, and q = p without one. With
+x = √q z
 
-    v = σ_w² E[φ²] + σ_b²,    χ = σ_w² E[φ′²]/p behind a norm, σ_w² E[φ′²] without
+    v = σ_w² E[φ²] + σ_b²,    χ = σ_w² γ² E[φ′²]/p behind a norm, σ_w² E[φ′²] without
 
 and at width N, given |n(x)|² = Nq: v̂ has variance σ_w⁴(Var φ² − 2q²(dE[φ²]/dq)²)/N, for the part of Σφ² that goes with
 Σx² is known; and the norm takes out of D Wᵀδ its part along x, a share E[z²φ′²]/(N E[φ′²]), more than one in N because
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hush.theory._arrays import Array, Value, as_array, in_form_of
-from hush.theory._checks import check_sigmas
+from hush.theory._checks import check_positive, check_sigmas
 from hush.theory.activations.protocol import Activation
 from hush.theory.activations.relative import Relative
 from hush.theory.block.norm import Norm
@@ -37,6 +38,7 @@ class Residual(StreamBlock):
         norm: None, "rms" or "layer".
         branch_scale: β, a number; `resolve_branch_scale` makes one of a rule and a depth.
         positions: how many positions share the weights; 1 for a Linear.
+        norm_weight: γ, what the norm in front multiplies every unit with.
 
     Raises:
         ValueError: if a value is out of its range.
@@ -49,10 +51,16 @@ class Residual(StreamBlock):
     branch_scale: float = 1.0
     post_norm: bool = False
     positions: int = 1
+    norm_weight: float = 1.0
 
     def __post_init__(self) -> None:
         check_sigmas(self.sigma_w, self.sigma_b)
         self._check()
+        check_positive("norm_weight", self.norm_weight)
+        if self.norm_weight != 1.0 and not self.reads_norm:
+            raise ValueError(
+                f"norm_weight belongs to a norm in front of the branch, and there is none; got {self.norm_weight}."
+            )
 
     @property
     def keeps_units(self) -> bool:
@@ -60,11 +68,15 @@ class Residual(StreamBlock):
         return True
 
     def preactivation_units(self, width: int) -> int | None:
-        """None: q is p or 1, with no draw in between."""
+        """None: q is p or γ², with no draw in between."""
         return None
 
+    def read_variance(self, p: Value) -> Value:
+        """γ² behind a norm, else p."""
+        return in_form_of(p, np.full_like(as_array(p), self.norm_weight**2)) if self.reads_norm else p
+
     def preactivation_variance(self, p: Value) -> Value:
-        """1 behind a norm, else p."""
+        """What the branch reads is what φ reads."""
         return self.read_variance(p)
 
     def branch_variance(self, p: Value) -> Value:
@@ -78,9 +90,9 @@ class Residual(StreamBlock):
         return self.sigma_w**2 * self.phi.second_moment_curvature(self.read_variance(p)) * self.norm_slope(p)
 
     def branch_gain(self, p: Value) -> Value:
-        """σ_w² E[φ′²], over p behind a norm."""
+        """σ_w² E[φ′²], times γ²/p behind a norm."""
         through = self.sigma_w**2 * self.phi.slope_moment(1, self.read_variance(p))
-        return through / p if self.reads_norm else through
+        return through * self.norm_weight**2 / p if self.reads_norm else through
 
     def branch_covariance_and_slope(self, rho: Value, p_a: float | Value, p_b: float | Value) -> tuple[Value, Value]:
         """σ_w² E[φ(u_a)φ(u_b)] + σ_b², u of correlation ρ."""
@@ -120,7 +132,7 @@ class Residual(StreamBlock):
         )
 
     def branch_pair(self, n_a: Array, n_b: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        x_a, x_b = on_units(self.phi, n_a), on_units(self.phi, n_b)
+        x_a, x_b = (on_units(self.phi, self.norm_weight * n) for n in (n_a, n_b))
         v_a, v_b, covariance = (
             self.sigma_w**2 * (x * y).mean(1) + self.sigma_b**2 for x, y in ((x_a, x_a), (x_b, x_b), (x_a, x_b))
         )
