@@ -42,7 +42,9 @@ class DenseProgram:
             tensors = [self.h, *self.weights, *(b for b in self.biases if b is not None)]
             tensors = [t.detach().requires_grad_() for t in tensors]
             n = len(self.weights)
-            out = dense_chain(tensors[0], tensors[1 : n + 1], tensors[n + 1 :], self.phis)
+            rest = iter(tensors[n + 1 :])
+            biases = [None if b is None else next(rest) for b in self.biases]
+            out = dense_chain(tensors[0], tensors[1 : n + 1], biases, self.phis)
             found = torch.autograd.grad(out, tensors, grad)
         for kept in plan._kept:
             kept.copy_(next(g for g in found[1:] if g.shape == kept.shape))
@@ -77,6 +79,18 @@ def test_another_backend_takes_over_without_its_callers_noticing(dense_backend):
     for a, e in zip(fast.parameters(), plain.parameters(), strict=True):
         assert_near(a.grad, e.grad)
     assert dense_backend.calls == ["infer", "infer", "forward", "forward", "backward", "backward"]
+    assert engine_calls() == kernels
+
+
+def test_another_backend_runs_the_zeros_of_a_gradient_too(dense_backend, by_gradient):
+    plain = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    fast, x, kernels = accelerate(copy.deepcopy(plain)), torch.randn(4, 6, requires_grad=True), engine_calls()
+    found = []
+    for net in (plain, fast):
+        found.append(torch.autograd.grad(net(x).square().sum(), [x, *net.parameters()]))
+    for a, e in zip(*reversed(found), strict=True):
+        assert_near(a, e)
+    assert dense_backend.calls == ["forward", "backward"] * 2
     assert engine_calls() == kernels
 
 
