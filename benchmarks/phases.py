@@ -1,4 +1,4 @@
-"""python benchmarks/phases.py: where the time of a step goes, 100 layers × 300, and what the memory gives.
+"""python benchmarks/phases.py: where the time of a step goes, 100 layers × 300, beside the machine's roofline.
 
 Each phase runs twice: over a hundred matrices (36 MB, more than L2) and over one matrix used a hundred times, which
 stays in L2. The difference is the price of fetching weights. Phases are those of the fused SGD step:
@@ -6,19 +6,25 @@ stays in L2. The difference is the price of fetching weights. Phases are those o
     forward           without gradients, as in inference
     + saving          what the forward of a step does besides: sorting the active units by input
     input gradient    the backward with all weights frozen
-    + update          weight and bias gradients and the SGD update, in the same sweep
+    whole backward    and weight and bias gradients and the SGD update, in the same sweep
+
+First the roofline is measured: multiply-adds on registers, and reading from L1, L2, L3 and memory. Then for each phase
+its time, its GFLOP/s, and the GB/s of the two streams it cannot do without: weights from where they lie (read once by
+each phase, and written once by the whole backward), and the operands of its multiply-adds from L1 and L2 (one vector of
+weights or of δ for each). The last column is the largest of the three as a share of its roof: how much of the machine
+the phase uses at least.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
+from dataclasses import dataclass
 
 import torch
 
 from hush import sparse
-from hush.bench import random_network
+from hush.bench import Roofline, measure_roofline, random_network
 from hush.bench.timing import Work, interleaved
 from hush.sparse.cpu import CpuBackend
 from hush.sparse.layout import on_large_pages
@@ -59,23 +65,44 @@ def phases(sparsity: float, batch: int, shared: bool) -> dict[str, Work]:
         "forward": forward(False),
         "saving": forward(True),
         "input gradient": backward(()),
-        "update": backward(("weight", "bias")),
+        "whole backward": backward(("weight", "bias")),
     }
 
 
-def bandwidths(threads: int) -> str:
-    """GB/s of torch.sum over working sets that lie in L2, in L3 and in memory; the best of many."""
-    torch.set_num_threads(threads)
-    parts = []
-    for megabytes in (0.4, 8, 36, 256):
-        x = torch.ones(int(megabytes * 1e6 / 4))
-        best = float("inf")
-        for _ in range(max(10, int(2000 / megabytes / 10))):
-            start = time.perf_counter()
-            x.sum()
-            best = min(best, time.perf_counter() - start)
-        parts.append(f"{megabytes:g} MB {4 * x.numel() / best / 1e9:.0f}")
-    return f"read, {threads} threads, GB/s: {', '.join(parts)}"
+@dataclass(frozen=True)
+class Traffic:
+    """What a phase must do at least: multiply-adds, and bytes of weights and of operands."""
+
+    flops: float
+    weights: float
+    operands: float
+
+    def row(self, milliseconds: float, roofline: Roofline, where: str) -> list[str]:
+        """Its rates in such a time, and the largest share of a roof; `where` the weights lie."""
+        seconds = 1e-3 * max(milliseconds, 1e-6)
+        flops, weights, operands = (1e-9 * each / seconds for each in (self.flops, self.weights, self.operands))
+        shares = {
+            "FMA": flops / roofline.gflops,
+            where: weights / roofline.gb_s[where],
+            "L1": operands / roofline.gb_s["L1"],
+        }
+        bound = max(shares, key=lambda each: shares[each])
+        return [f"{flops:.0f}", f"{weights:.0f}", f"{operands:.0f}", f"{100 * shares[bound]:.0f} % of {bound}"]
+
+
+def traffic(sparsity: float, batch: int) -> dict[str, Traffic]:
+    """By phase. A multiply-add reads one operand from memory; the other one and the sum are in registers."""
+    products = (1 - sparsity) * batch * DEPTH * WIDTH * WIDTH
+    # Rows of weights that some sample of the batch reads.
+    read = 4 * DEPTH * WIDTH * WIDTH * (1 - sparsity**batch)
+    return {
+        "forward": Traffic(2 * products, read, 4 * products),
+        # Each active unit is written with its sample and read again, sorted by input.
+        "saving": Traffic(0.0, 0.0, 2 * 8 * (1 - sparsity) * batch * DEPTH * WIDTH),
+        "input gradient": Traffic(2 * products, read, 4 * products),
+        # Each δ is loaded once for both products, and W is written besides.
+        "whole backward": Traffic(4 * products, 2 * read, 4 * products),
+    }
 
 
 def main() -> None:
@@ -85,9 +112,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=15)
     given = parser.parse_args()
-    for threads in given.threads:
-        print(bandwidths(threads), flush=True)
-    print("\n| batch | threads | weights | forward | + saving | input gradient | + update | step | GFLOP/s |")
+    rooflines = {threads: measure_roofline(threads) for threads in given.threads}
+    for roofline in rooflines.values():
+        print(roofline, flush=True)
+    print("\n| batch | threads | weights | phase | ms | GFLOP/s | weights, GB/s | operands, GB/s | at least |")
     print("|---|---|---|---|---|---|---|---|---|")
     for batch in given.batch:
         for threads in given.threads:
@@ -98,12 +126,19 @@ def main() -> None:
                 for name, work in phases(given.sparsity, batch, where == "one").items()
             }
             found = {name: statistics.median(t) for name, t in interleaved(works, given.repeats).items()}
-            for where in ("36 MB", "one"):
-                f, s, g, u = (found[f"{where} {n}"] for n in ("forward", "saving", "input gradient", "update"))
+            for where, level in (("36 MB", "memory"), ("one", "L2")):
+                f, s, g, u = (
+                    found[f"{where} {name}"] for name in ("forward", "saving", "input gradient", "whole backward")
+                )
+                for name, time in (("forward", f), ("saving", s - f), ("input gradient", g), ("whole backward", u)):
+                    cells = traffic(given.sparsity, batch)[name].row(time, rooflines[threads], level)
+                    label = f"+ {name}" if name == "saving" else name
+                    print("|", " | ".join([str(batch), str(threads), where, label, f"{time:.2f}", *cells]), "|")
                 flop = 6 * (1 - given.sparsity) * batch * DEPTH * WIDTH * WIDTH
-                cells = [f, s - f, g, u - g, s + u]
-                text = " | ".join(f"{c:.2f}" for c in cells)
-                print(f"| {batch} | {threads} | {where} | {text} | {flop / (s + u) / 1e6:.0f} |", flush=True)
+                print(
+                    f"| {batch} | {threads} | {where} | step | {s + u:.2f} | {flop / (s + u) / 1e6:.0f} | | | |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@
 #include "backward.inl.h"
 #include "convolution.inl.h"
 #include "forward.inl.h"
+#include "limits.inl.h"
 #include "residual.inl.h"
 
 namespace hush {
 const Kernels avx512_kernels = {"avx512",         Avx512::W,     Avx512::kWide,      Avx512::kPacked,  Avx512::kBack,
                                  compact<Avx512>, pack<Avx512>, forward<Avx512>, backward<Avx512>, update<Avx512>};
 const ResidualKernels avx512_residual = {"avx512", residual_sample<Avx512>, stream_back<Avx512>};
+const LimitKernels avx512_limits = {"avx512", multiply<Avx512>, read<Avx512>};
 const ConvKernels avx512_convolution = {"avx512",          Avx512::W,          ConvSizes<Avx512>::kTile, count_units<Avx512>,
                                       list_row<Avx512>, convolve_row<Avx512>, convolve_back<Avx512>};
 }

@@ -4,12 +4,14 @@
 #include "backward.inl.h"
 #include "convolution.inl.h"
 #include "forward.inl.h"
+#include "limits.inl.h"
 #include "residual.inl.h"
 
 namespace hush {
 const Kernels portable_kernels = {"portable",         Portable::W,     Portable::kWide,      Portable::kPacked,  Portable::kBack,
                                  compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
 const ResidualKernels portable_residual = {"portable", residual_sample<Portable>, stream_back<Portable>};
+const LimitKernels portable_limits = {"portable", multiply<Portable>, read<Portable>};
 const ConvKernels portable_convolution = {"portable",          Portable::W,          ConvSizes<Portable>::kTile, count_units<Portable>,
                                       list_row<Portable>, convolve_row<Portable>, convolve_back<Portable>};
 }

@@ -186,5 +186,6 @@ NB_MODULE(_native, m) {
              nb::arg("grad_h").noconvert().none(), "threads"_a, "wants"_a, "optimizers"_a, "groups"_a, "addresses"_a,
              "row_gradients"_a, "means"_a = std::vector<uintptr_t>());
     bind_residual(m);
+    bind_limits(m);
     bind_convolution(m);
 }

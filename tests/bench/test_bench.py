@@ -11,6 +11,7 @@ from torch import nn
 
 import hush
 from hush import bench
+from hush.bench.block_networks import random_bytes, random_feedforward, random_gpt
 from hush.bench.image_networks import random_convolutions, random_images
 from hush.bench.plain_torch import in_plain_torch
 from hush.bench.readable import header_lines, line_of
@@ -65,6 +66,34 @@ def test_residual_networks(work):
     rows, _ = work(width=20, depth=3, batch=4, threads=1, repeats=1, peers=["torch_eager"], arch="residual")
     assert all(row.error < 1e-5 for row in rows)
     assert rows[0].setting.depth == 3
+
+
+@pytest.mark.parametrize("arch", ["feedforward", "gated", "gpt"])
+def test_feed_forward_networks(arch):
+    sizes = {"width": 16, "depth": 2, "batch": 3, "threads": 1, "repeats": 1, "peers": ["torch_eager"], "arch": arch}
+    rows, _ = bench.training(sparsity=0.95, **sizes)
+    assert all(row.error < 1e-4 for row in rows)
+    assert rows[0].setting.depth == 2
+    # The forward of the first Linear, of the first two where they are gated, is dense; of a transformer much more is.
+    whole = {"feedforward": 6 / (1 + 5 * 0.05), "gated": 9 / (2 + 7 * 0.05), "gpt": 2.0}[arch]
+    assert rows[0].bound == pytest.approx(whole, rel=0.35)
+    if arch == "gpt":
+        with pytest.raises(ValueError, match="in training only"):
+            bench.inference(**sizes)
+    else:
+        assert all(row.error < 1e-4 for row in bench.inference(**sizes)[0])
+
+
+def test_the_blocks_have_their_sparsity():
+    for model in (random_feedforward(64, 3, 0.9), random_feedforward(64, 3, 0.9, gated=True), random_gpt(64, 2, 0.9)):
+        seen = []
+        for module in model.modules():
+            if isinstance(module, hush.nn.CReLU):
+                module.register_forward_hook(lambda m, i, out, seen=seen: seen.append((out == 0).float().mean().item()))
+        reads_bytes = hasattr(model[0], "token")
+        model(random_bytes(2, torch.Generator().manual_seed(0)) if reads_bytes else torch.randn(64, 64))
+        assert len(seen) >= 2
+        assert seen == pytest.approx([0.9] * len(seen), abs=0.03)
 
 
 def test_the_random_network_has_its_sparsity():

@@ -55,7 +55,7 @@ def test_a_sweep_goes_on_where_it_stopped(
     monkeypatch.setenv("HUSH_CROSSOVER", "always")
     monkeypatch.setattr(widths, "GRID", (("training", 2, (0.5, 0.9)),))
     monkeypatch.setattr(widths, "WIDTHS", (16,))
-    monkeypatch.setattr("hush.bench.suites.depth_for", lambda width: 2)
+    monkeypatch.setattr("hush.bench.suites.depth_for", lambda width, arch="chain": 2)
     monkeypatch.setattr(widths.bench, "machine", lambda threads: widths.bench.Machine("portable", 100.0, 10.0))
     monkeypatch.setattr(widths, "REPEATS", 1)
     monkeypatch.setattr(widths, "THREADS", 1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hush.sparse import Activation
+from hush.sparse import Activation, crossover, lone_linear
 
 ACTIVATIONS = {
     "relu": Activation.relu(),
@@ -28,6 +28,29 @@ def _two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
+
+
+def only_by_gradient(width: int, batch: int, training: bool, turns: bool, by_gradient: bool = False) -> float:
+    """In place of `crossover.limit`: nobody leaves out zeros of what it reads, everybody those of ∂L/∂out."""
+    return 1.0 if by_gradient else -1.0
+
+
+@pytest.fixture
+def by_gradient(monkeypatch):
+    monkeypatch.setattr(crossover, "limit", only_by_gradient)
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The calls of the sparse products: (has x, has weight) of each."""
+    calls, real = [], lone_linear.sparse_products
+
+    def counted(backend, grad, x, weight):
+        calls.append((x is not None, weight is not None))
+        return real(backend, grad, x, weight)
+
+    monkeypatch.setattr(lone_linear, "sparse_products", counted)
+    return calls
 
 
 @pytest.fixture(params=ACTIVATIONS.values(), ids=ACTIVATIONS.keys())

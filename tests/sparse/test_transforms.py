@@ -52,6 +52,18 @@ def test_hessians_and_their_products(make, second):
 
 
 @ALL
+def test_a_batch_of_gradients(make):
+    plain, fast = twins(make())
+    x, rows, found = torch.randn(3, 12), torch.randn(4, 3, 5), []
+    for model in (plain, fast):
+        y = x.clone().requires_grad_()
+        found.append(torch.autograd.grad(model(y), [y, *model.parameters()], rows, is_grads_batched=True))
+    for expected, actual in zip(*found, strict=True):
+        assert not actual.requires_grad
+        assert_near(actual, expected, 1e-4)
+
+
+@ALL
 def test_a_gradient_penalty(make):
     plain, fast = twins(make())
     x = torch.randn(6, 12)

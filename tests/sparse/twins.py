@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 import hush.sparse
+from hush.sparse import crossover
 
+from .conftest import only_by_gradient
 from .random_calls import CALLS, FROZEN_CALLS, STEP_CALLS, Side
 from .random_edits import COPIES, EDITS, LowRank
 from .random_layers import WIDTHS
@@ -71,7 +73,7 @@ def run_twins(
         without: names of calls and edits that are left out.
         noise: the twin is not accelerated, its Linears are wrong by this share instead.
     """
-    with warnings.catch_warnings(), _environment():
+    with warnings.catch_warnings(), _environment(only_gradients=seed % 3 == 2):
         warnings.simplefilter("ignore")  # deprecated weight_norm, reentrant checkpoints, batches of one
         return _Scenario(seed, kinds, without, noise).run()
 
@@ -88,13 +90,16 @@ def sensitive(different: Different, **given: Any) -> bool:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """No timing decides whether a kernel runs."""
-    before = os.environ.get("HUSH_CROSSOVER")
+def _environment(only_gradients: bool) -> Iterator[None]:
+    """No timing decides whether a kernel runs. Without zeros in the inputs, those of the gradients are left out."""
+    before, limit = os.environ.get("HUSH_CROSSOVER"), crossover.limit
     os.environ["HUSH_CROSSOVER"] = "always"
+    if only_gradients:
+        crossover.limit = only_by_gradient
     try:
         yield
     finally:
+        crossover.limit = limit
         if before is None:
             del os.environ["HUSH_CROSSOVER"]
         else:

@@ -5,6 +5,7 @@ from .machine_limits import Machine, machine
 from .measurement import OURS, Measurement, Setting
 from .peers import INFERENCE, TRAINING
 from .random_networks import depth_for, random_network, random_residual, sparsity_of
+from .roofline import Roofline, measure_roofline
 from .suites import inference, layer, training
 from .trained_network import train_network
 
@@ -14,12 +15,14 @@ __all__ = [
     "TRAINING",
     "Machine",
     "Measurement",
+    "Roofline",
     "Setting",
     "check_arguments",
     "depth_for",
     "inference",
     "layer",
     "machine",
+    "measure_roofline",
     "random_network",
     "random_residual",
     "sparsity_of",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from statistics import NormalDist
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +13,6 @@ from hush.nn import CReLU, resnet
 
 __all__ = [
     "IMAGE_ARCHS",
-    "IMAGE_NETWORKS",
-    "active_weights_of",
-    "depth_of_images",
     "in_order",
     "random_convolutions",
     "random_images",
@@ -32,11 +27,6 @@ _CLIP = 2.0
 def in_order(model: nn.Sequential, memory_format: torch.memory_format) -> nn.Sequential:
     """The model, its weights laid out so, in place."""
     return model.to(memory_format=memory_format)  # type: ignore[call-overload,no-any-return]
-
-
-def depth_of_images(arch: str) -> int:
-    """Convolutions of the stack, or blocks of the ResNet: nine make 20 layers."""
-    return 4 if arch == "conv" else 9
 
 
 def random_images(arch: str, batch: int, width: int, generator: torch.Generator) -> Tensor:
@@ -70,28 +60,3 @@ def random_resnet(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.
     threshold = NormalDist().inv_cdf(sparsity)
     model = resnet(3, 10, partial(CReLU, threshold, _CLIP), blocks=depth, channels=width)
     return in_order(nn.Sequential(model), torch.channels_last)
-
-
-@torch.no_grad()
-def active_weights_of(model: nn.Module, x: Tensor) -> float:
-    """How many weights the active units of one pass meet, over all convolutions and Linears."""
-    met: list[float] = []
-
-    def count(module: nn.Module, args: tuple[Any, ...], _: Tensor) -> None:
-        assert isinstance(module, (nn.Conv2d, nn.Linear))
-        each = float(module.weight[:, 0].numel())
-        strides = module.stride if isinstance(module, nn.Conv2d) else (1,)
-        met.append(float(torch.count_nonzero(args[0])) * each / math.prod(strides))
-
-    layers = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
-    handles = [layer.register_forward_hook(count) for layer in layers]
-    model(x)
-    for handle in handles:
-        handle.remove()
-    return sum(met)
-
-
-IMAGE_NETWORKS: dict[str, Callable[[int, int, float], nn.Sequential]] = {
-    "conv": random_convolutions,
-    "resnet": random_resnet,
-}

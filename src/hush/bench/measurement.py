@@ -38,6 +38,7 @@ class Measurement:
         useful_gflops: multiplications and additions on active units only.
         ratio_to_eager: the time of plain torch in f32 over this one, whatever the precision.
         error: how far its result is from that of plain torch in float64, relative; None where it was not compared.
+        bound: what counting zeros alone would promise; None for 1/(1 − s), where every product has them.
     """
 
     setting: Setting
@@ -49,11 +50,13 @@ class Measurement:
     useful_gflops: float
     ratio_to_eager: float | None = None
     error: float | None = None
+    bound: float | None = None
 
     @property
     def ratio_to_bound(self) -> float | None:
-        """The ratio over 1/(1 − s), what counting zeros alone would promise."""
-        return None if self.ratio_to_best_peer is None else self.ratio_to_best_peer * (1 - self.setting.sparsity)
+        """The ratio over what counting zeros alone would promise."""
+        share = 1 - self.setting.sparsity if self.bound is None else 1 / self.bound
+        return None if self.ratio_to_best_peer is None else self.ratio_to_best_peer * share
 
     def to_dict(self) -> dict[str, object]:
         """The setting, the peer and its precision, median_ms, spread_ms, ratio_to_best_peer and error."""

@@ -59,15 +59,20 @@ class Peer:
 def output_reference(model: nn.Sequential, x: Tensor) -> Tensor:
     """What every peer must compute in inference: the output of plain torch in float64."""
     with torch.no_grad():
-        out: Tensor = in_plain_torch(model).double()(x.double())
+        out: Tensor = in_plain_torch(model).double()(_in_float64(x))
     return out
 
 
 def gradient_reference(model: nn.Sequential, x: Tensor) -> Tensor:
     """What every step of SGD must go down by: all gradients of plain torch in float64, one after the other."""
     plain = in_plain_torch(model).double()
-    loss = (plain(x.double()) * _loss_weights(model, x).double()).sum()
+    loss = (plain(_in_float64(x)) * _loss_weights(model, x).double()).sum()
     return torch.cat([gradient.reshape(-1) for gradient in torch.autograd.grad(loss, list(plain.parameters()))])
+
+
+def _in_float64(x: Tensor) -> Tensor:
+    """Numbers of tokens stay what they are."""
+    return x.double() if x.is_floating_point() else x
 
 
 @torch.no_grad()

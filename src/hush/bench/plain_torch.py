@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn.activations import Thresholded
-from hush.nn.models.residual_mlps import OneMatrixBlock
-from hush.nn.models.resnets import ResNet
 
 __all__ = ["Clamp", "in_plain_torch"]
 
@@ -43,14 +41,14 @@ def in_plain_torch(model: nn.Sequential) -> nn.Sequential:
 def _plain(module: nn.Module) -> nn.Module:
     if isinstance(module, (nn.Linear, nn.Conv2d)):
         return copy.deepcopy(module)
-    if isinstance(module, (OneMatrixBlock, ResNet)):  # all but their activations is plain torch
-        twin = copy.deepcopy(module)
-        for parent in list(twin.modules()):
-            for name, child in parent.named_children():
-                if isinstance(child, Thresholded):
-                    setattr(parent, name, _clamp_of(child))
-        return twin
-    return _clamp_of(module)
+    if not any(True for _ in module.children()):
+        return _clamp_of(module)
+    twin = copy.deepcopy(module)  # a block: all but its activations is plain torch
+    for parent in twin.modules():
+        for name, child in parent.named_children():
+            if isinstance(child, Thresholded):
+                setattr(parent, name, _clamp_of(child))
+    return twin
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ blocks of one matrix each."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Literal
 
@@ -15,13 +14,21 @@ from hush.nn import CReLU
 from hush.nn.models.residual_mlps import OneMatrixBlock
 from hush.theory import Design, design
 
-__all__ = ["Arch", "activations_read", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
+__all__ = ["ARCHES", "Arch", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
 
-Arch = Literal["chain", "residual", "conv", "resnet"]
+Arch = Literal["chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet"]
+ARCHES: tuple[Arch, ...] = ("chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet")
+# Blocks or layers, whatever their width; nine blocks of a ResNet make 20 layers.
+_BLOCKS = {"feedforward": 1, "gated": 1, "gpt": 4, "conv": 4, "resnet": 9}
 
 
-def depth_for(width: int) -> int:
-    """100 layers at width 300; at larger widths as many as keep the same memory, at least 2."""
+def depth_for(width: int, arch: Arch = "chain") -> int:
+    """100 layers at width 300; at larger widths as many as keep the same memory, at least 2.
+
+    One feed-forward block, four layers of a transformer, four convolutions, nine blocks of a ResNet.
+    """
+    if arch in _BLOCKS:
+        return _BLOCKS[arch]
     return min(100, max(2, round(100 * (300 / width) ** 2)))
 
 
@@ -65,17 +72,6 @@ def random_residual(width: int, depth: int, sparsity: float, seed: int = 0) -> n
             linear.bias.normal_(0, 0.1, generator=generator)
         blocks.append(OneMatrixBlock(nn.LayerNorm(width), phi, linear, 1 / math.sqrt(depth)))
     return nn.Sequential(*blocks)
-
-
-@torch.no_grad()
-def activations_read(model: nn.Sequential, x: Tensor) -> Iterator[Tensor]:
-    """What each Linear of the network reads, in order."""
-    for module in model:
-        if isinstance(module, OneMatrixBlock):
-            yield module.phi(module.norm(x))
-        elif isinstance(module, nn.Linear):
-            yield x
-        x = module(x)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import torch
 
 from hush import __version__
 
+from .block_networks import CONTEXT
 from .machine_limits import Machine
 from .measurement import OURS, Measurement
 from .verification import tolerance
@@ -16,8 +17,11 @@ from .verification import tolerance
 __all__ = ["header_lines", "line_of", "setting_lines"]
 
 _NETWORK = "depth × (CReLU → Linear) on the Edge of Chaos with V′(q*) = 0.7"
-_RESIDUAL = "depth residual blocks x + β(W CReLU(LayerNorm(x)) + b), β = 1/√depth"
-_IMAGES = {
+_BLOCKS = {
+    "residual": "depth residual blocks x + β(W CReLU(LayerNorm(x)) + b), β = 1/√depth",
+    "feedforward": "depth blocks x + β(W₂ CReLU(W₁ LayerNorm(x) + b₁) + b₂), β = 1/√depth, 4 × width units between",
+    "gated": "depth blocks x + βW₂(CReLU(W_g y) ∘ W_u y), y = LayerNorm(x), β = 1/√depth, 4 × width units between",
+    "gpt": f"a byte transformer, hush.nn.gpt with CReLU: depth layers, 4 × width units, sequences of {CONTEXT} bytes",
     "conv": "depth × (CReLU → Conv2d 3×3) on 16×16 images, channels-last",
     "resnet": "hush.nn.resnet of depth blocks with batch norm on 32×32 images, channels-last",
 }
@@ -28,7 +32,7 @@ _TIMED = {
 }
 _RESULT = {"inference": "output", "training": "update", "layer": "update"}
 _COLUMNS = (
-    f"{'peer':18} {'weights':7} {'ms':>9} {'± iqr':>8} {'×best':>7} {'×eager':>7} {'error':>8}  {'of 1/(1−s)':>10} "
+    f"{'peer':18} {'weights':7} {'ms':>9} {'± iqr':>8} {'×best':>7} {'×eager':>7} {'error':>8}  {'of bound':>10} "
     f"{'useful GFLOP/s':>14}"
 )
 
@@ -37,7 +41,7 @@ def header_lines(
     work: str, machine: Machine, threads: int, repeats: int, sparsities: Sequence[float], arch: str = "chain"
 ) -> list[str]:
     """To be read before the numbers."""
-    timed = _TIMED[work].replace(_NETWORK, {"residual": _RESIDUAL, **_IMAGES}.get(arch, _NETWORK))
+    timed = _TIMED[work].replace(_NETWORK, _BLOCKS.get(arch, _NETWORK))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     shares = ", ".join(f"{s:g}" for s in sparsities)
     return [
@@ -49,7 +53,7 @@ def header_lines(
         "×eager  time of plain torch in f32 over this one, whatever its precision.",
         f"error   relative distance of the {_RESULT[work]} from that of plain torch in float64, compared first;",
         f"        beyond {tolerance(work, 'f32'):g} (f32) or {tolerance(work, 'bf16'):g} (bf16) nothing is timed.",
-        "of 1/(1−s)  the part reached of what counting zeros alone would promise.",
+        "of bound  the part reached of what counting zeros alone would promise: 1/(1−s) where every product has them.",
         "",
     ]
 

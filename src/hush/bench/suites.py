@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from .arguments import check_arguments
-from .image_networks import IMAGE_ARCHS, IMAGE_NETWORKS, active_weights_of, depth_of_images, random_images
+from .block_networks import random_bytes, random_feedforward, random_gpt
+from .image_networks import IMAGE_ARCHS, random_convolutions, random_images, random_resnet
 from .measurement import Measurement, Setting
 from .peers import (
     INFERENCE,
@@ -20,31 +22,47 @@ from .peers import (
     output_reference,
     training_peers,
 )
-from .random_networks import Arch, activations_read, depth_for, random_network, random_residual, sparsity_of
+from .random_networks import Arch, depth_for, random_network, random_residual, sparsity_of
 from .timing import Timed, compare
+from .useful_work import Work, work_of
 from .verification import verify
 
 __all__ = ["inference", "layer", "training"]
 
 _INPUTS = 64  # different batches that a peer is given in turn
+_NETWORKS: dict[Arch, Callable[[int, int, float], nn.Sequential]] = {
+    "chain": random_network,
+    "residual": random_residual,
+    "feedforward": random_feedforward,
+    "gated": partial(random_feedforward, gated=True),
+    "gpt": random_gpt,
+    "conv": random_convolutions,
+    "resnet": random_resnet,
+}
+# Of a batch, the width and a generator; Gaussian vectors where nothing is said.
+_DRAWS: dict[Arch, Callable[[int, int, torch.Generator], Tensor]] = {
+    "gpt": lambda batch, _width, generator: random_bytes(batch, generator),
+    "conv": partial(random_images, "conv"),
+    "resnet": partial(random_images, "resnet"),
+}
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The setting, the network, its inputs, and the number of active weights that one pass meets."""
+    """The setting, the network, its inputs, and what zeros leave of its work."""
 
     setting: Setting
     model: nn.Sequential
     inputs: list[Tensor]
-    active_weights: float
+    work: Work
+    arch: Arch
 
-    def compare(
-        self, peers: Mapping[str, Peer], reference: Tensor, repeats: int, flops_per_weight: int
-    ) -> list[Measurement]:
+    def compare(self, peers: Mapping[str, Peer], reference: Tensor, repeats: int) -> list[Measurement]:
         """Time the peers, once their results have been compared with the reference."""
         errors = verify(self.setting.work, peers, reference)
         works = {name: Timed(peer.precision, peer.work) for name, peer in peers.items()}
-        return compare(self.setting, works, repeats, flops_per_weight * self.active_weights, errors)
+        bound = None if self.arch in ("chain", "residual") else self.work.bound
+        return compare(self.setting, works, repeats, self.work.useful, errors, bound)
 
 
 def inference(
@@ -62,19 +80,20 @@ def inference(
 ) -> tuple[list[Measurement], list[str]]:
     """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
-    With arch="residual" the network is `random_residual`, which torch_csr cannot run. With `model` (as `train_network`
-    makes it) and `samples`, masks are those of a trained network.
+    With arch="residual" the network is `random_residual`, with "feedforward" and "gated" it is `random_feedforward`,
+    none of which torch_csr can run. With `model` (as `train_network` makes it) and `samples`, masks are those of a
+    trained network.
 
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
-    if arch in IMAGE_ARCHS:
-        raise ValueError(f"arch={arch!r} goes with training.")
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
+    if arch in ("gpt", *IMAGE_ARCHS):
+        raise ValueError(f"arch={arch!r} is timed in training only.")
     made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
-    wanted = set(peers) - ({"torch_csr"} if arch == "residual" else set())
+    wanted = set(peers) - (set() if arch == "chain" else {"torch_csr"})
     found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive)
-    return made.compare(found, output_reference(made.model, made.inputs[0]), repeats, 2), absent
+    return made.compare(found, output_reference(made.model, made.inputs[0]), repeats), absent
 
 
 def training(
@@ -93,12 +112,13 @@ def training(
 ) -> tuple[list[Measurement], list[str]]:
     """A full SGD step: zero_grad, forward, backward, update; as `inference`.
 
-    With arch="conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks.
+    With arch="gpt" it is that of a byte transformer (`random_gpt`), `depth` layers, a batch of that many sequences;
+    with "conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks.
     """
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
     found = training_peers(made.model, made.inputs, set(peers), adaptive, images=arch in IMAGE_ARCHS)
-    return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats, 6), []
+    return made.compare(found, gradient_reference(made.model, made.inputs[0]), repeats), []
 
 
 def layer(
@@ -128,17 +148,11 @@ def _prepare(
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(2)
     count = max(2, min(_INPUTS, 65536 // (batch * width) + 2))
-    if arch in IMAGE_ARCHS:
-        depth = depth_of_images(arch) if depth is None else depth
-        model = IMAGE_NETWORKS[arch](width, depth, sparsity)
-        inputs = [random_images(arch, batch, width, generator) for _ in range(2)]
-        return _Prepared(
-            Setting(work, width, depth, batch, sparsity, threads), model, inputs, active_weights_of(model, inputs[0])
-        )
     if model is None or samples is None:
-        depth = depth_for(width) if depth is None else depth
-        model = (random_residual if arch == "residual" else random_network)(width, depth, sparsity)
-        inputs = [torch.randn(batch, width, generator=generator) for _ in range(count)]
+        depth = depth_for(width, arch) if depth is None else depth
+        model = _NETWORKS[arch](width, depth, sparsity)
+        draw = _DRAWS.get(arch, _normal)
+        inputs = [draw(batch, width, generator) for _ in range(2 if arch in IMAGE_ARCHS else count)]
     else:
         linears = [m for m in model if isinstance(m, nn.Linear)]
         work, width, depth = f"{work}-trained", linears[0].out_features, len(linears) - 1
@@ -146,11 +160,8 @@ def _prepare(
         inputs = [samples[rows].contiguous() for rows in order]
         sparsity = round(sparsity_of(model, samples[:256]), 3)
     setting = Setting(work, width, depth, batch, sparsity, threads)
-    return _Prepared(setting, model, inputs, _active_weights(model, inputs[0]))
+    return _Prepared(setting, model, inputs, work_of(model, inputs[0], not setting.work.startswith("inference")), arch)
 
 
-def _active_weights(model: nn.Sequential, x: Tensor) -> float:
-    """Each active unit of a layer meets as many weights as the layer has outputs."""
-    outputs = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
-    read = activations_read(model, x)
-    return sum(float(torch.count_nonzero(h)) * n for h, n in zip(read, outputs, strict=True))
+def _normal(batch: int, width: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(batch, width, generator=generator)

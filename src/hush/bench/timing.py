@@ -47,8 +47,12 @@ def compare(
     repeats: int,
     flops: float,
     errors: Mapping[str, float] | None = None,
+    bound: float | None = None,
 ) -> list[Measurement]:
-    """A measurement for each of the works by name; `errors` are those of their results, where they were compared."""
+    """A measurement for each of the works by name; `errors` are those of their results, where they were compared.
+
+    `bound`: what counting zeros alone would promise, where that is not 1/(1 − s).
+    """
     times = interleaved({name: timed.work for name, timed in works.items()}, repeats)
     median = {name: statistics.median(t) for name, t in times.items()}
     found = []
@@ -65,6 +69,7 @@ def compare(
                 flops / median[name] / 1e6,
                 median["torch_eager"] / median[name] if "torch_eager" in median else None,
                 (errors or {}).get(name),
+                bound,
             )
         )
     return found

@@ -27,6 +27,10 @@ bench_app = typer.Typer(
 
 `hush bench training --arch conv --width 64 --batch 64 --sparsity 0.85 --sparsity 0.95`
 
+`hush bench training --arch feedforward --width 512 --batch 1024 --sparsity 0.9 --sparsity 0.95`
+
+`hush bench training --arch gpt --width 192 --batch 24 --sparsity 0.95`
+
 `hush bench inference --masks trained --data FOLDER_WITH_MNIST`
 
 `hush bench layer --width 1024 --sparsity 0.5 --sparsity 0.7 --sparsity 0.9 --plot speed.png`
@@ -35,7 +39,10 @@ bench_app = typer.Typer(
 
 Sparsity = Annotated[list[float], typer.Option(help="The share of silent units; may be repeated.")]
 Width = Annotated[list[int], typer.Option(help="Units per layer; may be repeated.")]
-Depth = Annotated[int | None, typer.Option(help="Layers; by default 100 at width 300, fewer where they are wider.")]
+Depth = Annotated[
+    int | None,
+    typer.Option(help="Layers; by default 100 at width 300, fewer where they are wider; of gpt 4, of feedforward 1."),
+]
 Batch = Annotated[list[int], typer.Option(help="Samples at once; may be repeated.")]
 Threads = Annotated[int, typer.Option(help="Threads for every peer.")]
 Repeats = Annotated[int, typer.Option(help="Turns that every peer gets.")]
@@ -45,7 +52,11 @@ Masks = Annotated[str, typer.Option(help="random: drawn weights; trained: a netw
 Data = Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for --masks trained.")]
 Arch = Annotated[
     str,
-    typer.Option(help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b); training: conv, resnet."),
+    typer.Option(
+        help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b); feedforward: Linear → CReLU → Linear "
+        "behind a norm, 4 × width units between; gated: with CReLU(gate) ∘ up; and in training alone gpt: a byte "
+        "transformer; conv: CReLU → Conv2d; resnet: a CIFAR ResNet."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
@@ -131,9 +142,6 @@ def _run(
     if masks not in ("random", "trained"):
         raise ValueError(f"--masks is random or trained, got {masks!r}.")
     arch = options.get("arch", "chain")
-    archs = ("chain", "residual", "conv", "resnet") if work == "training" else ("chain", "residual")
-    if arch not in archs:
-        raise ValueError(f"--arch is {', '.join(archs[:-1])} or {archs[-1]} for {work}, got {arch!r}.")
     if arch != "chain" and masks != "random":
         raise ValueError(f"--arch {arch} goes with --masks random.")
     if data is not None and masks != "trained":
@@ -143,7 +151,13 @@ def _run(
     if plot is not None and not plot.absolute().parent.is_dir():
         raise ValueError(f"--plot is {str(plot)!r}, whose folder does not exist.")
     from hush import bench
+    from hush.bench.random_networks import ARCHES
     from hush.bench.readable import header_lines, line_of, setting_lines
+
+    if arch not in ARCHES:
+        raise ValueError(f"--arch is {', '.join(ARCHES[:-1])} or {ARCHES[-1]}, got {arch!r}.")
+    if work == "inference" and arch == "gpt":
+        raise ValueError("--arch gpt goes with `hush bench training`.")
 
     threads, repeats = options["threads"], options["repeats"]
     bench.check_arguments(work, widths, options.get("depth"), batches, sparsities, threads, repeats, peers)

@@ -7,7 +7,7 @@ from .backend import Backend, Program, register_backend
 from .converter import accelerate, decelerate, report
 from .convolution_functional import act_conv2d
 from .cpu import engine_calls, isa
-from .functional import act_linear, chain
+from .functional import act_linear, chain, feedforward
 from .fused_step import fused_backward, step
 from .residual_block import Norm, ResidualBlock
 from .residual_functional import residual_chain
@@ -28,6 +28,7 @@ __all__ = [
     "crossover",
     "decelerate",
     "engine_calls",
+    "feedforward",
     "fused_backward",
     "isa",
     "register_backend",

@@ -32,7 +32,8 @@ class Report:
 
     Attributes:
         taken: the Linears of each fused stretch, in order; a convolution behind an activation is a stretch by itself.
-        alone: the other Linears and convolutions: each leaves out the zeros of its own input.
+        alone: the other Linears and convolutions: each leaves out the zeros of its own input, and a Linear that reads
+            none those of its output's gradient.
         left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
         apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
     """
@@ -47,7 +48,7 @@ class Report:
         lines = [f"{layers} layers in {len(self.taken)} fused stretches on {isa()}"]
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
-        lines += [f"  alone  {name}: leaves out the zeros of its own input" for name in self.alone]
+        lines += [f"  alone  {name}: leaves out zeros of its input or of its output's gradient" for name in self.alone]
         lines += [
             f"  apart  {name}: its forward {reason}, so its modules run one by one" for name, reason in self.apart
         ]

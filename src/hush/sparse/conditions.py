@@ -9,7 +9,7 @@ from torch.utils._device import DeviceContext
 
 from .backend import Backend, backend_for
 
-__all__ = ["backend_of", "is_observed", "is_patched", "is_plain"]
+__all__ = ["backend_of", "has_memory", "is_observed", "is_patched", "is_plain"]
 
 _PLAIN = (Tensor, nn.Parameter)
 # What the kernels stand for, as torch has it. Whoever replaces one of these wants to be called.
@@ -41,6 +41,16 @@ def _only_a_default_device() -> bool:
 def is_plain(x: object) -> bool:
     """A tensor, and no subclass that gives the operations another meaning (fake, functional, distributed …)."""
     return type(x) in _PLAIN
+
+
+def has_memory(x: Tensor) -> bool:
+    """Not a batch of gradients (is_grads_batched), nor what a transform of torch.func has left behind: such a wrapper
+    has lost what it wrapped."""
+    try:
+        x.data_ptr()
+    except RuntimeError:
+        return False
+    return True
 
 
 def backend_of(h: object) -> Backend | None:

@@ -38,7 +38,7 @@ def accelerate(
     frozen_dtype: torch.dtype = torch.float32,
     watch: bool = True,
 ) -> nn.Module:
-    """Lets the model's Linears and Conv2ds leave out the zeros of what they read, with the same outputs and gradients.
+    """Lets the model's Linears and Conv2ds leave out zeros they meet: same outputs, same gradients, fewer flops.
 
     In place; the model is returned. Its parameters, buffers, names and hooks stay as they are, and so does every path
     through it: children can be called, replaced, added, removed, patched, cast, copied and saved as before. Whatever
@@ -49,8 +49,9 @@ def accelerate(
         optimizer: a torch.optim.SGD or AdamW over this model's parameters, for `hush.sparse.step(model, loss)`, which
             applies the update inside the backward. `loss.backward()` and `optimizer.step()` stay what they are.
         adaptive: run dense where the activations are denser than the crossover measured on this machine; what is not
-            known of it yet is measured now, in about a second for each new width. False decides by nothing that a
-            clock has measured: Linears run sparse, convolutions up to the density that pays everywhere, about 0.3.
+            known of it yet is measured now, in about a second for each new width. False asks no clock: stretches of
+            Linears run sparse always, and what stands by itself, or is a convolution, where at most about 0.3 of what
+            it reads, or of its output's gradient, is not zero.
         frozen: for inference only: the engine reads a copy of its own of the weights, laid out for it. Parameters that
             are replaced, loaded or changed in place are noticed and copied again; what is written through `.data`
             leaves no trace and is not.

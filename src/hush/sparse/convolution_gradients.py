@@ -16,7 +16,8 @@ from torch import Tensor
 from .activation import Activation, Kind
 from .convolution_backend import ConvolutionProgram
 from .convolution_form import ConvolutionForm
-from .gradients import Attached, Edge, Sight
+from .gradients import Attached, Edge
+from .sight import Sight
 
 __all__ = ["ConvolutionCall", "Limits", "gradients_of_convolution", "run_convolution"]
 

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from . import convolution_crossover
 from .activation import Activation, activation_of
 from .backend import Backend
-from .conditions import is_plain
+from .conditions import has_memory, is_plain
 from .convolution_backend import ConvolutionBackend, ConvolutionProgram
 from .convolution_form import ConvolutionForm, form_of
 from .convolution_gradients import ConvolutionCall, Limits, run_convolution
-from .gradients import Sight
 from .settings import Settings
-from .stretch import has_memory
+from .sight import Sight
 
 __all__ = ["ConvolutionStretch", "convolve_now"]
 

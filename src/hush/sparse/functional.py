@@ -11,9 +11,10 @@ from .activation import Activation
 from .conditions import backend_of, is_plain
 from .gradients import Call, dense_chain, run_training
 from .layout import storage_address
+from .lone_linear import sparse_backward_linear
 from .operators import chain_operator
 
-__all__ = ["act_linear", "chain"]
+__all__ = ["act_linear", "chain", "feedforward"]
 
 
 def chain(
@@ -59,6 +60,20 @@ def chain(
 def act_linear(h: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation) -> Tensor:
     """W φ(h) + b: dense in, dense out, exact gradients; only the compact φ(h) is kept for the backward."""
     return chain(h, [weight], [bias], [activation])
+
+
+def feedforward(
+    x: Tensor, w1: Tensor, b1: Tensor | None, w2: Tensor, b2: Tensor | None, activation: Activation
+) -> Tensor:
+    """W₂ φ(W₁ x + b₁) + b₂, exact, with exact gradients: all but the forward of W₁ leaves out the zeros of φ.
+
+    In the backward ∂L/∂(W₁ x) is zero wherever φ has slope 0, so ∂L/∂x and ∂L/∂W₁ are sums over active units. As with
+    `chain`, float32 on the CPU runs on the sparse kernels, and everything else on torch's own operations.
+    """
+    _check(x, [w1, w2], [b1, b2])
+    if w1.dtype == torch.bfloat16 != x.dtype:
+        raise ValueError("w1 is torch.bfloat16, but its forward is dense; it must be of the input's dtype.")
+    return act_linear(sparse_backward_linear(x, w1, b1), w2, b2, activation)
 
 
 def _check(h: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:

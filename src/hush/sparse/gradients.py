@@ -7,15 +7,12 @@ operations. Two cases need care.
 differentiated as often as one likes. It needs a tensor that is connected to the input h, but not h's values, of which
 φ(h) is saved already: that tensor is the `edge`, a single zero expanded to the shape of h.
 
-*A Linear that reads an x with zeros in it.* Where x came out of an activation whose slope is 0 wherever it is 0, that
-activation drops the gradient at x's zeros, so they need not be computed: unless somebody looks at ∂L/∂x itself. Who
-wants to do so holds x or its node, or has hung a hook on one of them; `Sight` notices, and all of ∂L/∂x is computed.
+*A Linear that reads an x with zeros in it.* ∂L/∂x at these zeros is computed only where somebody sees it
+(`hush.sparse.sight`).
 """
 
 from __future__ import annotations
 
-import sys
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -25,60 +22,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hush.nn.centering.centered_layer import CenteredLayer, centered_output, share_means
-from hush.nn.functional import drops_gradient_at_zero
 
 from .activation import Activation
 from .backend import Forward, Program
+from .conditions import has_memory
+from .sight import Sight
 from .step_plan import Part, StepPlan
 
-__all__ = [
-    "Attached",
-    "Call",
-    "Edge",
-    "FusedUpdate",
-    "Sight",
-    "StretchFunction",
-    "dense_chain",
-    "gradients_of",
-    "run_training",
-]
-
-
-_OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
-
-
-class Sight:
-    """Whether anybody can see the gradient at x: by holding x or its node, or by a hook on either."""
-
-    def __init__(self, x: Tensor) -> None:
-        self._x, self._node = weakref.ref(x), x.grad_fn
-        assert self._node is not None
-        registers = (x.register_hook, self._node.register_prehook, self._node.register_hook)
-        self._hooks = [_hooks_of(register) for register in registers]
-
-    @classmethod
-    def of(cls, x: Tensor) -> Sight | None:
-        """None where all of ∂L/∂x is needed anyway."""
-        node = x.grad_fn
-        known = node is not None and (node.name() == "ReluBackward0" or drops_gradient_at_zero(node))
-        return cls(x) if known and not x.retains_grad else None
-
-    def is_free(self) -> bool:
-        """Nobody looks."""
-        # A gradient edge, or whoever took x.grad_fn, holds the node as well.
-        return not any(self._hooks) and self._x() is None and sys.getrefcount(self._node) <= _OWN_REFERENCES
-
-
-def _hooks_of(register: Callable[[Callable[..., None]], Any]) -> Any:
-    """The dictionary that every hook registered here goes into, now or later."""
-    handle = register(_no_hook)
-    hooks = handle.hooks_dict_ref()
-    handle.remove()
-    return hooks
-
-
-def _no_hook(*gradients: Any) -> None:
-    return None
+__all__ = ["Attached", "Call", "Edge", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
 
 class FusedUpdate(Protocol):
@@ -236,10 +187,11 @@ class StretchFunction(torch.autograd.Function):
         edge, x, saved, *weights = ctx.saved_tensors
         parameters = [*weights, *ctx.biases]
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or not has_memory(grads[0]):
             if [_version(b) for b in ctx.biases] != ctx.bias_versions:
                 raise RuntimeError(
-                    "A bias has been modified by an inplace operation since the forward; second derivatives need it."
+                    "A bias has been modified by an inplace operation since the forward; second derivatives and "
+                    "batches of gradients need it."
                 )
             first, *rest = _with_torch(ctx.call, ctx.program, grads[0], edge, x, saved, parameters, needed)
         else:
@@ -328,8 +280,10 @@ def _with_torch(
     parameters: Sequence[Tensor],
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The same gradients as functions that can be differentiated again."""
-    out = call.with_torch(program, edge, x, saved, parameters, grad.shape[0])
+    """The same gradients by torch's operations: functions that can be differentiated again, where that is asked for."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        out = call.with_torch(program, edge, x, saved, parameters, grad.shape[0])
     wanted = [t for t, need in zip((edge, *parameters), needed, strict=True) if need]
-    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
+    found = iter(torch.autograd.grad(out, wanted, grad, create_graph=again, allow_unused=True))  # type: ignore[arg-type]
     return [next(found) if need else None for need in needed]

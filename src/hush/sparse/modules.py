@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .conditions import backend_of, is_patched
 from .convolution_stretch import ConvolutionStretch
+from .lone_linear import LoneLinear
 from .operators import traced_chain
 from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear, is_sparse_sequential, mark
 from .sequence_plan import Fused, Sequence, fuse
@@ -65,7 +66,7 @@ mark(_sequential_forward, "sequential")
 def accelerate_module(module: nn.Module, settings: Settings) -> None:
     """Give an nn.Linear, nn.Conv2d or nn.Sequential its accelerated forward."""
     if isinstance(module, nn.Linear):
-        module.__dict__[_STATE] = Stretch((), (module,), settings)
+        module.__dict__[_STATE] = LoneLinear(module, settings)
         module.__dict__["forward"] = types.MethodType(_linear_forward, module)
     elif isinstance(module, nn.Conv2d):
         module.__dict__[_STATE] = ConvolutionStretch(None, module, settings)
@@ -89,8 +90,8 @@ def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
     if type(module) is nn.Linear and not torch.compiler.is_compiling() and not is_patched():
         backend = backend_of(x)
         if backend is not None:
-            stretch: Stretch = module.__dict__[_STATE]
-            out = stretch.run(x, backend)
+            alone: LoneLinear = module.__dict__[_STATE]
+            out = alone.run(x, backend)
             if out is not None:
                 return out
     return type(module).forward(module, x)

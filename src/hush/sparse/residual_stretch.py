@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from .activation import activation_of
 from .backend import Backend, ResidualBackend
 from .block_reader import Reading
-from .conditions import is_plain
+from .conditions import has_memory, is_plain
 from .gradients import Call
 from .layout import on_large_pages, storage_address
 from .residual_block import Norm, ResidualBlock, parameters_of, with_parameters
 from .residual_gradients import ResidualCall
 from .settings import Settings
-from .stretch import Prepared, Stretch, has_memory
+from .stretch import Prepared, Stretch
 from .witness import Witness
 
 __all__ = ["ResidualStretch"]

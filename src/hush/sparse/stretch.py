@@ -17,15 +17,16 @@ from hush.nn.centering.centered_layer import centered_layer_of
 from . import crossover
 from .activation import Activation, activation_of
 from .backend import Backend, Program
-from .conditions import is_plain
-from .gradients import Call, Centered, Sight, run_training
+from .conditions import has_memory, is_plain
+from .gradients import Call, Centered, run_training
 from .layout import on_large_pages, storage_address
 from .settings import Settings
+from .sight import Sight
 from .witness import Witness
 
-__all__ = ["Prepared", "Stretch", "has_memory"]
+__all__ = ["LOOKS", "Prepared", "Stretch"]
 
-_LOOKS = 32  # calls between two looks at the density while a stretch is too dense
+LOOKS = 32  # calls between two looks at the density while a stretch is too dense
 
 
 class Stretch:
@@ -54,7 +55,7 @@ class Stretch:
         if training and self.settings.frozen:
             raise ValueError("This model was accelerated with frozen=True, for inference only; use torch.no_grad().")
         rows = h if h.dim() == 2 else h.reshape(-1, width)
-        if self.settings.adaptive and not self._pays(h, rows.shape[0], prepared, training):
+        if not self._pays(h, rows.shape[0], prepared, training):
             return None
         if training:
             out = run_training(rows, self._call(h, prepared, rows.shape[0]), prepared.parameters)
@@ -99,14 +100,20 @@ class Stretch:
     def _note(self, active: int, units: int) -> None:
         self.density = active / units if units else 0.0
 
+    def _limit(self, prepared: Prepared, batch: int, training: bool) -> float:
+        """The density up to which the stretch pays."""
+        return crossover.limit(prepared.widest, batch, training, prepared.turns) if self.settings.adaptive else 1.0
+
     def _pays(self, h: Tensor, batch: int, prepared: Prepared, training: bool) -> bool:
-        limit = crossover.limit(prepared.widest, batch, training, prepared.turns)
+        limit = self._limit(prepared, batch, training)
+        if limit >= 1.0:
+            return True
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             # Checkpointing runs the same input twice and must meet the same decision, so only the input decides.
             return self._density_of(h, prepared) <= limit
         self._calls += 1
         first_look = self._calls == 1 and not self.activations  # most Linears of a model read no zeros at all
-        if first_look or (self.density > limit and self._calls % _LOOKS == 0):
+        if first_look or (self.density > limit and self._calls % LOOKS == 0):
             self.density = self._density_of(h, prepared)
         return self.density <= limit
 
@@ -159,15 +166,6 @@ class Prepared:
             self._memory += [weights, biases]
         self.program: Program = backend.compile(weights, biases, self.phis)
         self.turns = self.program.row_gradients
-
-
-def has_memory(p: Tensor) -> bool:
-    """Not what a transform of torch.func has left behind: such a wrapper has lost what it wrapped."""
-    try:
-        p.data_ptr()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _watch(

@@ -36,7 +36,7 @@ class StepTime:
 
     Attributes:
         accelerated: by `hush.sparse.accelerate` and `hush.sparse.step`; otherwise all is torch's own.
-        fused: how many of the Linears run fused with others; each of the rest leaves out the zeros of its own input.
+        fused: how many of the Linears run fused with others; each of the rest leaves out zeros by itself.
     """
 
     network: str

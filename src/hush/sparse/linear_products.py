@@ -1,0 +1,48 @@
+"""The two products in the backward of y = W x + b, by the zeros of δ = ∂L/∂y:
+
+    ∂L/∂x = δ W        the rows of W of the units where δ is not zero
+    ∂L/∂W = δᵀ x       for each unit, the samples in which its δ is not zero
+
+To the kernels of a chain the first is the forward of a layer that reads δ and has the weight Wᵀ, which lies input-major
+as torch keeps W, and the second is the gradient of that weight where the output's gradient is x.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .activation import Activation
+from .backend import Backend
+from .step_plan import StepPlan
+
+__all__ = ["Products", "sparse_products"]
+
+
+class Products(NamedTuple):
+    grad_x: Tensor | None
+    grad_weight: Tensor | None
+    active: int  # entries of δ that are not zero
+
+
+def sparse_products(backend: Backend, grad: Tensor, x: Tensor | None, weight: Tensor | None) -> Products:
+    """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x."""
+    phi = [Activation.identity()]
+    if x is None:
+        assert weight is not None
+        out, active = backend.compile([weight.detach().t()], [None], phi).infer(grad)
+        return Products(out, None, active)
+    # A layer without outputs multiplies nothing and sorts δ all the same, which is what ∂L/∂W needs.
+    read = grad.new_empty((0, grad.shape[1])) if weight is None else weight.detach().t()
+    forward = backend.compile([read], [None], phi).forward(grad)
+    program, shape = forward.program, (grad.shape[1], x.shape[1])
+    turned = weight is not None and program.row_gradients  # the weight lies input-major, and so shall its gradient
+    gradient = x.new_empty(shape[::-1] if turned else shape)
+    if weight is None:
+        # Nobody reads these weights: any memory of their shape will do.
+        program = backend.compile([gradient.t()], [None], phi)
+    plan = StepPlan(1)
+    plan.write(0, "weight", gradient)
+    program.backward(x, forward.saved, False, plan)
+    return Products(None if weight is None else forward.out, gradient.t() if turned else gradient, forward.active)

@@ -1,0 +1,148 @@
+"""One Linear by itself. It leaves out the zeros of what it reads; where there are none, those of ∂L/∂out.
+
+The first Linear of a feed-forward block, W₂ φ(W₁ x + b₁) + b₂, reads a dense x and must compute all of its outputs,
+since they decide who is active. But what comes back to it is zero wherever φ is silent, and then both products of its
+backward are as sparse as those of the second Linear. The same holds for the two Linears in front of a gated block, for
+a network's first layer, and for whatever else stands before an activation: nobody needs to recognise the block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from . import crossover
+from .backend import Backend
+from .conditions import backend_of, has_memory, is_plain
+from .layout import is_row_major
+from .linear_products import sparse_products
+from .settings import Settings
+from .stretch import LOOKS, Prepared, Stretch
+
+__all__ = ["LoneLinear", "sparse_backward_linear"]
+
+# Multiplications of one product below which torch's own node is faster than one written in Python, whatever it saves.
+_LEAST_WORK = 1 << 22
+_MOST_UNITS = 1 << 32  # of a batch, for the kernels
+
+
+class LoneLinear(Stretch):
+    """x ↦ W x + b of one module."""
+
+    def __init__(self, module: nn.Linear, settings: Settings) -> None:
+        super().__init__((), (module,), settings)
+        self.gradient_density = 1.0  # of the last ∂L/∂out that was looked at
+        self._gradient_calls = 0
+
+    def run(self, h: Tensor, backend: Backend) -> Tensor | None:
+        """The output, or None where torch is to run the module."""
+        out = super().run(h, backend)
+        return self._run_dense(h) if out is None else out
+
+    def _limit(self, prepared: Prepared, batch: int, training: bool) -> float:
+        # Most Linears read no zeros at all: without a measurement it takes some of them to leave torch.
+        return super()._limit(prepared, batch, training) if self.settings.adaptive else crossover.fixed_limit()
+
+    def _run_dense(self, x: Tensor) -> Tensor | None:
+        """The forward as torch has it, before a backward that may leave out zeros; None where that cannot pay."""
+        prepared = self._prepared
+        if prepared is None or x.shape[-1] != prepared.inputs or not prepared.trains or not torch.is_grad_enabled():
+            return None
+        weight, *bias = prepared.parameters
+        rows = x.reshape(-1, prepared.inputs)
+        if not (x.requires_grad or weight.requires_grad) or not self._may_pay(rows.shape[0], prepared):
+            return None
+        out: Tensor = LinearFunction.apply(rows, weight, bias[0] if bias else None, self)  # type: ignore[no-untyped-call]
+        return out if x.dim() == 2 else out.reshape(*x.shape[:-1], prepared.outputs)
+
+    def _may_pay(self, batch: int, prepared: Prepared) -> bool:
+        limit = self.gradient_limit(batch)
+        if limit <= 0.0 or batch * prepared.outputs >= _MOST_UNITS:
+            return False
+        self._gradient_calls += 1
+        return (
+            self.gradient_density <= limit
+            or self._gradient_calls % LOOKS == 1
+            # Checkpointing runs the same input twice and must find the same node.
+            or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        )
+
+    def gradient_limit(self, batch: int) -> float:
+        """The density of ∂L/∂out up to which its zeros pay; 0 where they never do."""
+        prepared = self._prepared
+        assert prepared is not None
+        work = batch * prepared.inputs * prepared.outputs
+        if work < _LEAST_WORK and crossover.forced() is None:
+            return 0.0
+        if not self.settings.adaptive:
+            return crossover.fixed_limit()
+        return crossover.limit(prepared.widest, batch, True, not prepared.turns, by_gradient=True)
+
+
+class _Always:
+    """The owner of a Linear that is no module: zeros are left out whatever it costs."""
+
+    gradient_density = 0.0
+
+    def gradient_limit(self, batch: int) -> float:
+        return 1.0
+
+
+def sparse_backward_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """W x + b by torch, with a backward that leaves out the zeros of ∂L/∂out where the kernels can run it."""
+    parameters = [weight] if bias is None else [weight, bias]
+    backend = None if torch.compiler.is_compiling() else backend_of(x)
+    plain = all(is_plain(p) and has_memory(p) for p in parameters)
+    if backend is None or not plain or not backend.takes_parameters([weight], [bias], training=True):
+        return F.linear(x, weight, bias)
+    out: Tensor = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight, bias, _Always())  # type: ignore[no-untyped-call]
+    return out.reshape(*x.shape[:-1], out.shape[-1])
+
+
+class LinearFunction(torch.autograd.Function):
+    """(x, W, b, owner) ↦ x Wᵀ + b on matrices; the backward leaves out the zeros of ∂L/∂out where that pays."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, owner: LoneLinear | _Always) -> Tensor:
+        need_x, need_weight, *_ = ctx.needs_input_grad
+        # Not more than F.linear keeps: whatever it does not keep may be changed before the backward.
+        ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
+        ctx.owner, ctx.limit, ctx.rows_first = owner, owner.gradient_limit(x.shape[0]), is_row_major(weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,), (x, weight) = grads, ctx.saved_tensors
+        need_x, need_weight, need_bias, _ = ctx.needs_input_grad
+        x, weight = x if need_weight else None, weight if need_x else None
+        grad_x = grad_weight = None
+        backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
+        if backend is not None:
+            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight)
+            ctx.owner.gradient_density = active / max(grad.numel(), 1)
+        else:
+            # With create_graph=True these are differentiated again.
+            if weight is not None:
+                grad_x = grad.mm(weight)
+            if x is not None:
+                grad_weight = grad.t().mm(x) if ctx.rows_first else x.t().mm(grad).t()
+        return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
+
+
+def _backend_of(
+    owner: LoneLinear | _Always, limit: float, grad: Tensor, x: Tensor | None, weight: Tensor | None
+) -> Backend | None:
+    """Who runs the products by the zeros of this gradient; None where they are to be dense."""
+    read = [t for t in (x, weight) if t is not None]
+    if not read or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return None
+    backend = backend_of(grad) if has_memory(grad) else None
+    if backend is not None and owner.gradient_density > limit:
+        owner.gradient_density = float(torch.count_nonzero(grad)) / max(grad.numel(), 1)
+    if backend is None or owner.gradient_density > limit:
+        return None
+    # Dense arithmetic makes NaN of 0 · NaN and 0 · ∞. A sum over all of them is finite only where each is.
+    return backend if all(bool(t.sum().isfinite()) for t in read) else None
