@@ -148,7 +148,7 @@ class TrainConfig:
     hold: bool = _note("Hold the sparsity: thresholds move while it trains.", False)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
     engine: str = _note(
-        "sparse (hush.sparse) or dense; by default sparse for mlp, cnn, and residual_mlp without hidden from 0.8 zeros.",
+        "sparse (hush.sparse) or dense; by default sparse for mlp, cnn and, from 0.8 zeros, one-matrix residual_mlp.",
         None,
     )
     precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
