@@ -22,8 +22,8 @@ from .backend import backend_for
 from .convolution_backend import ConvolutionBackend
 from .convolution_form import ConvolutionForm
 from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
-from .crossover_timing import crossing
 from .crossover_file import read_crossovers, write_crossovers
+from .crossover_timing import crossing
 
 __all__ = ["ConvolutionSetting", "describe", "ensure_measured", "forget", "limits", "measure", "setting_of"]
 
