@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,15 @@ def test_what_is_not_given_fits_the_architecture() -> None:
     assert (plain["data"], plain["depth"], plain["width"], plain["engine"]) == ("digits", 30, 300, "sparse")
     assert "-residual_mlp-" in TrainConfig(arch="residual_mlp", depth=2, width=8).name
     assert TrainConfig(arch="residual_mlp", depth=2, width=8, activation="relu", output="zero").sparsity is None
+
+
+def test_blocks_that_the_engine_runs_as_one_are_trained_on_it() -> None:
+    def engine(**given: Any) -> str:
+        return TrainConfig(arch="residual_mlp", depth=2, width=8, **given).engine
+
+    assert engine(sparsity=0.95) == engine(sparsity=0.8) == "sparse"
+    assert engine(sparsity=0.5) == engine(sparsity=0.95, hidden=16) == engine(activation="relu") == "dense"
+    assert engine(sparsity=0.95, activation="relative_relu") == engine(sparsity=0.95, engine="dense") == "dense"
 
 
 def test_a_head_of_zeros() -> None:

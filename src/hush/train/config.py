@@ -51,6 +51,8 @@ _HASH_BASE |= {"center": False, "start": "drawn"}
 _HASH_BASE |= {"data": "digits", "depth": 30, "width": 300, "engine": "sparse"}
 _HASH_SPELLING = {"optimizer": "optimiser"}
 _RENAMED = {"optimiser": "optimizer"}
+# Zeros from which on residual blocks of one matrix gain by the engine at every width and batch that was measured.
+_GAINS_FROM = 0.8
 # The odds of a design are simulated layer by layer: deeper than this it takes minutes and gigabytes.
 _DEEPEST = 10_000
 # The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
@@ -145,7 +147,10 @@ class TrainConfig:
     validation: float = _note("The share of the training set held out.", 0.1)
     hold: bool = _note("Hold the sparsity: thresholds move while it trains.", False)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
-    engine: str = _note("sparse (hush.sparse) or dense; by default sparse for mlp and cnn.", None)
+    engine: str = _note(
+        "sparse (hush.sparse) or dense; by default sparse for mlp, cnn and, from 0.8 zeros, one-matrix residual_mlp.",
+        None,
+    )
     precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
     accelerator: str = _note("auto, cpu or gpu.", "auto")
     devices: int = _note("Processes or GPUs that share each batch.", 1)
@@ -242,7 +247,15 @@ class TrainConfig:
         """Take from the architecture what was not given."""
         for name, value in self.architecture.usual.items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                usual = "sparse" if name == "engine" and self._runs_as_one else value
+                object.__setattr__(self, name, usual)
+
+    @property
+    def _runs_as_one(self) -> bool:
+        """Whether its residual blocks are fused by the engine and sparse enough to gain by it."""
+        fuses = self.arch == "residual_mlp" and self.hidden is None and self.devices == 1
+        known = self.activation in activation_names() and not entry_of(self.activation).relative
+        return fuses and known and isinstance(self.sparsity, float) and self.sparsity >= _GAINS_FROM
 
     def _fill_in(self) -> None:
         """Take from the recipe what was not given."""

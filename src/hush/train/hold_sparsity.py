@@ -63,8 +63,10 @@ class HoldSparsity(Callback):
 def hold_run(config: TrainConfig, model: nn.Module, epoch: int) -> Hold:
     """The hold of a run: at the sparsity of its design, with an epoch as its window.
 
-    A chain that the engine runs as one is measured at every eighth step only, and corrected by as much more then.
+    Layers that the engine runs as one are measured at every eighth step only, and corrected by as much more then.
     """
-    chain = config.arch == "mlp" and config.engine == "sparse"
+    as_one = config.engine == "sparse" and (
+        config.arch == "mlp" or (config.arch == "residual_mlp" and not config.hidden)
+    )
     release(model)
-    return hold(model, config.design().sparsity, window=epoch, every=8 if chain else 1, gain=0.2 if chain else 0.05)
+    return hold(model, config.design().sparsity, window=epoch, every=8 if as_one else 1, gain=0.2 if as_one else 0.05)
