@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from .crossover_file import machine_name, read_crossovers, write_crossovers
-from .crossover_timing import Setting, measure
+from .crossover_timing import HIGHEST, Setting, measure
 
 __all__ = ["Setting", "describe", "ensure_measured", "fixed_limit", "forced", "forget", "limit", "measure", "table"]
 
@@ -50,7 +50,8 @@ def limit(width: int, batch: int, training: bool, turns: bool, by_gradient: bool
     if found is None:
         known = [(Setting.from_key(key), value) for key, value in _load().items()]
         alike = [(_distance(asked, s), value) for s, value in known if s[3:] == asked[3:]]
-        found = _nearest_known[asked] = min(alike)[1] if alike else 0.0
+        # A file of an older version may say more.
+        found = _nearest_known[asked] = min(HIGHEST, min(alike)[1]) if alike else 0.0
     return found
 
 
