@@ -31,7 +31,8 @@ def check(h, weights, biases, phis, tolerance=1e-5):
     # A unit just above its threshold carries the rounding of a pre-activation that is large beside it.
     floor = 1e-12 if n == 1 or not h.numel() else 2.0**-23 * max(1.0, h.abs().max().item())
     assert_near(out, expected, tolerance, floor)
-    grad = torch.randn(expected.shape)
+    # Seeded, so that whatever fails fails again.
+    grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
     out.backward(grad)
     expected.backward(grad.double())
     for a, e in zip(ours, oracle, strict=True):
@@ -39,7 +40,7 @@ def check(h, weights, biases, phis, tolerance=1e-5):
             assert_near(a.grad, e.grad, tolerance, floor)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @example(batch=8, widths=[32, 41, 12, 1], name="cst", shift=0.0, threads=1, bias=False, seed=221)
 @given(
     batch=st.integers(0, 40),
