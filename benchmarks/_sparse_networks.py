@@ -52,6 +52,11 @@ class Network:
     data: Callable[[], Batches]
     build: Callable[[str, float | None, int, float], nn.Module]
 
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        if self.sgd:
+            return torch.optim.SGD(model.parameters(), lr=self.rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        return torch.optim.AdamW(model.parameters(), lr=self.rate)
+
 
 def _images(name: str, flat: bool) -> Batches:
     splits = load(name, flat=flat, validation=0.0)

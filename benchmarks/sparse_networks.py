@@ -122,7 +122,7 @@ def _train(network: Network, case: Case, bf16: bool) -> dict[str, Any]:
     model = network.build(case.activation, case.sparsity, case.seed, LARGE if case.method == "large" else 1.0)
     if case.method in ("held", "large"):
         hush.hold(model, case.sparsity)
-    optimizer = _optimizer(network, model)
+    optimizer = network.optimizer(model)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share_of_rate(step / network.steps))
     began, recent = time.process_time(), 0.0
     model.train()
@@ -138,12 +138,6 @@ def _train(network: Network, case: Case, bf16: bool) -> dict[str, Any]:
         recent = float(loss.detach()) if step == 0 else 0.98 * recent + 0.02 * float(loss.detach())
     seconds = time.process_time() - began
     return {"steps": step + 1, "core_seconds": seconds, "train_loss": recent, **_score(model, *batches.test)}
-
-
-def _optimizer(network: Network, model: nn.Module) -> torch.optim.Optimizer:
-    if network.sgd:
-        return torch.optim.SGD(model.parameters(), lr=network.rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    return torch.optim.AdamW(model.parameters(), lr=network.rate)
 
 
 def _share_of_rate(done: float) -> float:

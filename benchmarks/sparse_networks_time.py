@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -50,7 +51,8 @@ def _row(network: Network, turns: int) -> str:
     dense, held, fast = (network.build(*of, 0, LARGE) for of in (("relu", None), *[("shifted_relu", 0.95)] * 2))
     hush.hold(held, 0.95)
     hush.hold(fast, 0.95, every=_EVERY, gain=0.2)
-    optimizers = [_optimizer(network, model) for model in (dense, held, fast)]
+    # So small a rate that the zeros stay where they are.
+    optimizers = [replace(network, rate=1e-8).optimizer(model) for model in (dense, held, fast)]
     hush.sparse.accelerate(fast, optimizer=optimizers[2])
     steps = [_stepper(network, dense, optimizers[0]), _stepper(network, held, optimizers[1]), _stepper(network, fast)]
     times: list[list[float]] = [[] for _ in steps]
@@ -68,13 +70,6 @@ def _row(network: Network, turns: int) -> str:
         ratio = statistics.median(a / b for a, b in zip(first, other, strict=True))
         cells += [f"{1e3 * statistics.median(other):.1f} ms", f"{ratio:.2f}"]
     return "| " + " | ".join(cells) + " |"
-
-
-def _optimizer(network: Network, model: nn.Module) -> torch.optim.Optimizer:
-    # So small a rate that the zeros stay where they are.
-    if network.sgd:
-        return torch.optim.SGD(model.parameters(), lr=1e-8, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    return torch.optim.AdamW(model.parameters(), 1e-8)
 
 
 def _stepper(network: Network, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:

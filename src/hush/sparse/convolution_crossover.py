@@ -1,13 +1,12 @@
 """Up to which density each product of a convolution pays on this machine: measured by `accelerate`, kept in its file.
 
-As `hush.sparse.crossover`, for three products instead of two works: the output, ∂L/∂x with ∂L/∂W in one sweep, and
-∂L/∂W alone. A forward measures nothing and takes what is known of its kind.
+As `hush.sparse.crossover`, for four products instead of two works: the output, ∂L/∂x with ∂L/∂W in one sweep, and each
+of the two alone. A forward measures nothing and takes what is known of its kind.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from .backend import backend_for
 from .convolution_backend import ConvolutionBackend
 from .convolution_form import ConvolutionForm
 from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
+from .crossover import forced
 from .crossover_file import read_crossovers, write_crossovers
 from .crossover_timing import crossing
 
@@ -75,9 +75,9 @@ def _nearest(value: float, steps: tuple[int, ...]) -> int:
 
 def limits(form: ConvolutionForm, x: Tensor, weight: Tensor, adaptive: bool = True) -> Limits:
     """Where nothing comparable has been measured, 0: dense. Without `adaptive`, what depends on no clock."""
-    forced = os.environ.get("HUSH_CROSSOVER")
-    if forced in ("always", "never"):
-        return _SPARSE if forced == "always" else _DENSE
+    overruled = forced()
+    if overruled is not None:
+        return _SPARSE if overruled > 0.0 else _DENSE
     if not adaptive:
         return _FIXED if weight[0, 0].numel() > 1 else _FIXED_POINTWISE
     asked = (form, weight.shape, x.shape[0] * x.shape[2] * x.shape[3], torch.get_num_threads())
@@ -98,7 +98,7 @@ def _look_up(setting: ConvolutionSetting) -> Limits:
 
 def ensure_measured(convolutions: Iterable[tuple[ConvolutionForm, Tensor]]) -> None:
     """Measure what is not known of these forms and weights, with as many threads as torch has now."""
-    if os.environ.get("HUSH_CROSSOVER") in ("always", "never"):
+    if forced() is not None:
         return
     wanted = {setting_of(form, weight, pixels) for form, weight in convolutions for pixels in _PIXELS}
     with _lock:

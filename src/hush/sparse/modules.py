@@ -37,7 +37,7 @@ def _linear_forward(self: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002 - t
     if torch.jit.is_scripting():  # type: ignore[attr-defined]
         return F.linear(input, self.weight, self.bias)
     else:  # noqa: RET505 - the script compiler looks at one branch only
-        return _run_linear(self, input)
+        return _run_alone(self, nn.Linear, input)
 
 
 def _convolution_forward(self: nn.Conv2d, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
@@ -45,7 +45,7 @@ def _convolution_forward(self: nn.Conv2d, input: Tensor) -> Tensor:  # noqa: A00
         out: Tensor = self._conv_forward(input, self.weight, self.bias)
         return out
     else:  # noqa: RET505
-        return _run_convolution(self, input)
+        return _run_alone(self, nn.Conv2d, input)
 
 
 def _sequential_forward(self: nn.Sequential, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
@@ -85,27 +85,18 @@ def decelerate_module(module: nn.Module) -> Settings | None:
     return None if state is None else state.settings
 
 
-def _run_linear(module: nn.Linear, x: Tensor) -> Tensor:
+def _run_alone(module: nn.Module, plain: type[nn.Module], x: Tensor) -> Tensor:
+    """An nn.Linear or nn.Conv2d by itself: what its state gives, or else torch."""
     # A parametrisation derives a class of its own, in which `weight` is computed.
-    if type(module) is nn.Linear and not torch.compiler.is_compiling() and not is_patched():
+    if type(module) is plain and not torch.compiler.is_compiling() and not is_patched():
         backend = backend_of(x)
         if backend is not None:
-            alone: LoneLinear = module.__dict__[_STATE]
+            alone: LoneLinear | ConvolutionStretch = module.__dict__[_STATE]
             out = alone.run(x, backend)
             if out is not None:
                 return out
-    return type(module).forward(module, x)
-
-
-def _run_convolution(module: nn.Conv2d, x: Tensor) -> Tensor:
-    if type(module) is nn.Conv2d and not torch.compiler.is_compiling() and not is_patched():
-        backend = backend_of(x)
-        if backend is not None:
-            stretch: ConvolutionStretch = module.__dict__[_STATE]
-            out = stretch.run(x, backend)
-            if out is not None:
-                return out
-    return type(module).forward(module, x)
+    result: Tensor = type(module).forward(module, x)
+    return result
 
 
 def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
