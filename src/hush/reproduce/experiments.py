@@ -98,8 +98,7 @@ def experiment(
 
 def _configs(row: PaperRow, recipe: Preset) -> tuple[TrainConfig, ...]:
     slope = None if row.clip is None else row.v_prime
-    how = recipe.fields_of(row.name)
-    first = TrainConfig(activation=row.activation, sparsity=row.sparsity, v_prime=slope, **how)
+    first = TrainConfig(activation=row.activation, sparsity=row.sparsity, v_prime=slope, **recipe.fields)
     return tuple(first.with_seed(seed) for seed in range(recipe.seeds))
 
 

@@ -68,10 +68,4 @@ def protocol(recipe: Preset) -> list[str]:
         said += [f"- {sentence}" for sentence in recipe.differences]
     else:
         said = ["The paper's protocol."]
-    if recipe.own:
-        seen = ", on the one seed shown" if recipe.seeds == 1 else ""
-        said.append(
-            f"{len(recipe.own)} recipes for single rows or groups of rows were found by trials on these very "
-            f"rows{seen}: what they reach is in-sample."
-        )
     return [*said, "What the paper leaves open:", *(f"- {sentence}" for sentence in left_open(recipe.fields))]

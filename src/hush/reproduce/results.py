@@ -114,6 +114,12 @@ class ResultTable:
             ]
         else:
             said = [f"{right} of {judged} rows with a verdict train or fail as the paper's do (✓)."]
+            trained = [row for row in ran if expected_outcome(row.row.paper, self.part) is Outcome.TRAINED]
+            reached = sum(row.accuracy.mean >= row.accuracy.paper_mean - ACCURACY_TOLERANCE for row in trained)
+            said.append(
+                f"Of {len(trained)} rows that train in the paper {reached} come within {ACCURACY_TOLERANCE:g} of its "
+                f"accuracy, or above."
+            )
         for words, rows in self._without_verdict(ran).items():
             numbers = ", ".join(str(row.row.number) for row in rows)
             said.append(f"{'Row' if len(rows) == 1 else 'Rows'} {numbers}: no verdict; {words}.")
