@@ -59,7 +59,7 @@ Arch = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw speedup against sparsity and batch into this file.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw speedups over sparsity and batch, and the roofline, into this.")]
 
 
 def _network_command(work: str, batches: list[int], turns: int, help_text: str) -> None:
@@ -183,7 +183,7 @@ def _run(
     if plot is not None:
         from hush.bench.speedup_plot import plot_speedup
 
-        plot_speedup(found, plot)
+        plot_speedup(found, plot, bench.measure_roofline(threads))
 
 
 def _trained(sparsity: float, width: int, depth: int | None, data: Path | None) -> dict[str, Any]:
