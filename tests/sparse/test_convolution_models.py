@@ -15,6 +15,7 @@ import hush.nn as hn
 from hush.sparse import accelerate, convolution_crossover, decelerate, engine_calls, report
 from hush.sparse.convolution_form import ConvolutionForm
 from hush.sparse.convolution_gradients import Limits
+from hush.sparse.crossover_file import CrossoverTable
 
 from .alike import assert_alike, assert_same_gradients, engine_runs, twins
 
@@ -351,8 +352,7 @@ def test_what_is_left_is_told():
 
 
 def test_a_real_crossover_is_a_density(monkeypatch, tmp_path):
-    monkeypatch.setattr(convolution_crossover, "_known", {})
-    monkeypatch.setattr(convolution_crossover, "_found", {})
+    monkeypatch.setattr(convolution_crossover, "_table", CrossoverTable(", of this test"))
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))
     monkeypatch.delenv("HUSH_CROSSOVER")
     form, weight = ConvolutionForm((1, 1), (1, 1, 1, 1)), torch.randn(16, 16, 3, 3)

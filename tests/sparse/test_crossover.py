@@ -8,6 +8,7 @@ from torch import nn
 
 from hush.sparse import accelerate, crossover, engine_calls
 from hush.sparse.crossover import Setting
+from hush.sparse.crossover_file import CrossoverTable
 from hush.sparse.crossover_timing import HIGHEST, crossing
 
 
@@ -15,8 +16,7 @@ from hush.sparse.crossover_timing import HIGHEST, crossing
 def own_file(monkeypatch, tmp_path):
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))
     monkeypatch.delenv("HUSH_CROSSOVER", raising=False)
-    monkeypatch.setattr(crossover, "_known", None)
-    monkeypatch.setattr(crossover, "_nearest_known", {})
+    monkeypatch.setattr(crossover, "_table", CrossoverTable())
     return tmp_path
 
 
@@ -40,18 +40,18 @@ def test_measured_once_kept_and_printed(own_file, monkeypatch):
     assert len(calls) == 12
     (entry,) = json.loads((own_file / "crossover.json").read_text()).values()
     assert entry["256x128x2tr"] == 0.4
-    monkeypatch.setattr(crossover, "_known", None)  # as a new process would
+    monkeypatch.setattr(crossover, "_table", CrossoverTable())  # as a new process would
     crossover.ensure_measured([300], turns=True)
     assert len(calls) == 12
     assert "backward   torch's layout  width  256  batch 128  threads  2  0.40" in crossover.describe()
     assert "training   torch's layout  width  256  batch 128  threads  2  0.40" in crossover.describe()
 
 
-def test_the_nearest_measured_setting_decides(monkeypatch):
+def test_the_nearest_measured_setting_decides():
     values = {Setting(256, 128, 2, True, True): 0.4, Setting(256, 1, 2, True, True): 0.1}
     values[Setting(256, 128, 2, False, True)] = 0.2
     values[Setting(256, 128, 2, True, True, by_gradient=True)] = 0.5
-    monkeypatch.setattr(crossover, "_known", {s.key: v for s, v in values.items()})
+    crossover._table.learn({s.key: v for s, v in values.items()})
     assert crossover.limit(300, 100, True, True) == 0.4
     assert crossover.limit(300, 2, True, True) == 0.1
     assert crossover.limit(300, 2, False, True) == 0.2

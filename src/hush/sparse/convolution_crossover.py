@@ -7,7 +7,6 @@ of the two alone. A forward measures nothing and takes what is known of its kind
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from .convolution_backend import ConvolutionBackend
 from .convolution_form import ConvolutionForm
 from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
 from .crossover import forced
-from .crossover_file import read_crossovers, write_crossovers
+from .crossover_file import CrossoverTable
 from .crossover_timing import crossing
 
 __all__ = ["ConvolutionSetting", "describe", "ensure_measured", "forget", "limits", "measure", "setting_of"]
@@ -31,7 +30,6 @@ _CHANNELS = (16, 32, 64, 128, 256, 512)
 _PIXELS = (64, 512, 4096)
 _DENSITIES = (0.1, 0.3, 0.5)
 _MOST_FLOPS = 1e9  # of one dense product: what is larger is judged by fewer pixels
-_SECTION = ", convolutions"  # of the file
 # Where no clock may decide: so much pays on every machine that was measured.
 _FIXED, _FIXED_POINTWISE = Limits(0.3, 0.3, 0.15, 0.25), Limits(0.3, 0.15, 0.05, 0.1)
 _SECONDS, _TURNS = 0.15, 4
@@ -39,9 +37,7 @@ _SECONDS, _TURNS = 0.15, 4
 _FORWARD_CALL, _BACKWARD_CALL = 60e-6, 60e-6
 _PRODUCTS = ("output", "both", "input", "weight")
 _DENSE, _SPARSE = Limits(-1.0, -1.0, -1.0, -1.0), Limits(1.0, 1.0, 1.0, 1.0)
-_lock = threading.RLock()
-_known: dict[str, float] | None = None
-_found: dict[Any, Limits] = {}  # what was asked for, since the last measurement
+_table = CrossoverTable(", convolutions")
 
 
 class ConvolutionSetting(NamedTuple):
@@ -81,14 +77,14 @@ def limits(form: ConvolutionForm, x: Tensor, weight: Tensor, adaptive: bool = Tr
     if not adaptive:
         return _FIXED if weight[0, 0].numel() > 1 else _FIXED_POINTWISE
     asked = (form, weight.shape, x.shape[0] * x.shape[2] * x.shape[3], torch.get_num_threads())
-    found = _found.get(asked)
+    found: Limits | None = _table.answers.get(asked)
     if found is None:
-        found = _found[asked] = _look_up(setting_of(form, weight, asked[2]))
+        found = _table.answers[asked] = _look_up(setting_of(form, weight, asked[2]))
     return found
 
 
 def _look_up(setting: ConvolutionSetting) -> Limits:
-    known = _load()
+    known = _table.known()
     if setting.key(_PRODUCTS[0]) not in known:
         others = [setting._replace(threads=threads) for threads in range(1, 4 * setting.threads + 1)]
         measured = [other for other in others if other.key(_PRODUCTS[0]) in known]
@@ -101,44 +97,31 @@ def ensure_measured(convolutions: Iterable[tuple[ConvolutionForm, Tensor]]) -> N
     if forced() is not None:
         return
     wanted = {setting_of(form, weight, pixels) for form, weight in convolutions for pixels in _PIXELS}
-    with _lock:
-        known = _load()
-        missing = sorted(setting for setting in wanted if setting.key(_PRODUCTS[0]) not in known)
-        for setting in missing:
-            known.update({setting.key(p): value for p, value in zip(_PRODUCTS, measure(setting), strict=True)})
-        if missing:
-            _found.clear()
-            write_crossovers(known, _SECTION)
+    with _table.lock:
+        missing = sorted(setting for setting in wanted if setting.key(_PRODUCTS[0]) not in _table.known())
+        values = {setting: measure(setting) for setting in missing}
+        _table.learn(
+            {s.key(p): value for s, found in values.items() for p, value in zip(_PRODUCTS, found, strict=True)}
+        )
 
 
 def forget() -> None:
     """Measure everything again when a model is next accelerated."""
-    global _known
-    with _lock:
-        _known = {}
-        _found.clear()
-        write_crossovers(_known, _SECTION)
+    _table.replace({})
 
 
 def describe() -> str:
     """What has been measured, a line for each kind of convolution; nothing where there is none."""
-    kinds = sorted({tuple(int(size) for size in key.split(" ")[0].split("x")) for key in _load()})
+    known = _table.known()
+    kinds = sorted({tuple(int(size) for size in key.split(" ")[0].split("x")) for key in known})
     lines = ["convolutions: the output, both gradients, ∂L/∂x alone and ∂L/∂W alone pay up to"] if kinds else []
     for kind in kinds:
         setting = ConvolutionSetting(*kind)
-        values = ", ".join(f"{_load().get(setting.key(p), 0.0):.2f}" for p in _PRODUCTS)
+        values = ", ".join(f"{known.get(setting.key(p), 0.0):.2f}" for p in _PRODUCTS)
         channels, kernel, stride, pixels, threads = setting
         kind_of = f"{channels:>3} channels  kernel {kernel}  stride {stride}  {pixels:>4} pixels  threads {threads:>2}"
         lines.append(f"  {kind_of}  {values}")
     return "\n".join(lines)
-
-
-def _load() -> dict[str, float]:
-    global _known
-    with _lock:
-        if _known is None:
-            _known = read_crossovers(_SECTION)
-        return _known
 
 
 @torch.no_grad()

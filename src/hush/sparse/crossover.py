@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Iterable, Iterator
 
 import torch
 
-from .crossover_file import machine_name, read_crossovers, write_crossovers
+from .crossover_file import CrossoverTable, machine_name
 from .crossover_timing import HIGHEST, Setting, measure
 
 __all__ = ["Setting", "describe", "ensure_measured", "fixed_limit", "forced", "forget", "limit", "measure", "table"]
@@ -28,8 +27,7 @@ _WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 _BATCHES = (1, 16, 128, 512)
 _MOST_FLOPS = 4e9  # of one dense run: a batch beyond 128 that takes more is judged by the next smaller one
 _FIXED = 0.3  # pays for every batch from 16 and every width from 128 that has been measured on any machine
-_lock = threading.RLock()
-_known: dict[str, float] | None = None
+_table = CrossoverTable()
 
 
 def forced() -> float | None:
@@ -46,16 +44,13 @@ def limit(width: int, batch: int, training: bool, turns: bool, by_gradient: bool
     if overruled is not None:
         return overruled
     asked = Setting(width, batch, torch.get_num_threads(), training, turns, by_gradient)
-    found = _nearest_known.get(asked)
+    found: float | None = _table.answers.get(asked)
     if found is None:
-        known = [(Setting.from_key(key), value) for key, value in _load().items()]
+        known = [(Setting.from_key(key), value) for key, value in _table.known().items()]
         alike = [(_distance(asked, s), value) for s, value in known if s[3:] == asked[3:]]
         # A file of an older version may say more.
-        found = _nearest_known[asked] = min(HIGHEST, min(alike)[1]) if alike else 0.0
+        found = _table.answers[asked] = min(HIGHEST, min(alike)[1]) if alike else 0.0
     return found
-
-
-_nearest_known: dict[Setting, float] = {}
 
 
 def fixed_limit() -> float:
@@ -77,15 +72,9 @@ def ensure_measured(widths: Iterable[int], turns: bool) -> None:
     """
     if forced() is not None:
         return
-    with _lock:
-        known = _load()
+    with _table.lock:
         wanted = [s for width in {_nearest_width(w) for w in widths} for s in _settings_of(width, turns)]
-        missing = [s for s in wanted if s.key not in known]
-        for setting in missing:
-            known[setting.key] = measure(setting)
-        if missing:
-            _nearest_known.clear()
-            write_crossovers(known)
+        _table.learn({s.key: measure(s) for s in wanted if s.key not in _table.known()})
 
 
 def _settings_of(width: int, turns: bool) -> Iterator[Setting]:
@@ -103,17 +92,12 @@ def _settings_of(width: int, turns: bool) -> Iterator[Setting]:
 
 def table() -> dict[str, float]:
     """What has been measured so far: Setting.key and ρ*."""
-    with _lock:
-        return dict(_load())
+    return dict(_table.known())
 
 
 def forget() -> None:
     """Measure everything again when a model is next accelerated."""
-    global _known
-    with _lock:
-        _known = {}
-        _nearest_known.clear()
-        write_crossovers(_known)
+    _table.replace({})
 
 
 def describe() -> str:
@@ -125,14 +109,6 @@ def describe() -> str:
         layout = "torch's layout" if turns != by_gradient else "input-major"
         lines.append(f"  {work:9}  {layout:14}  width {width:>4}  batch {batch:>3}  threads {threads:>2}  {value:.2f}")
     return "\n".join(lines)
-
-
-def _load() -> dict[str, float]:
-    global _known
-    with _lock:
-        if _known is None:
-            _known = read_crossovers()
-        return _known
 
 
 def _nearest_width(value: int) -> int:

@@ -1,11 +1,14 @@
-"""The file in which the measured crossovers of this machine are kept."""
+"""The file in which the measured crossovers of this machine are kept, and what a process knows of it."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import threading
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +17,7 @@ from hush._files import replace_text
 
 from .cpu import isa
 
-__all__ = ["crossover_path", "machine_name", "read_crossovers", "write_crossovers"]
+__all__ = ["CrossoverTable", "crossover_path", "machine_name", "read_crossovers", "write_crossovers"]
 
 
 def crossover_path() -> Path:
@@ -49,3 +52,37 @@ def write_crossovers(known: dict[str, float], section: str = "") -> None:
         replace_text(target, json.dumps(whole, indent=1, sort_keys=True))
     except OSError:
         pass
+
+
+class CrossoverTable:
+    """One section of the file, read when it is first asked for.
+
+    Attributes:
+        lock: held by whoever measures, so that two threads do not measure the same.
+        answers: what has been looked up since the last measurement.
+    """
+
+    def __init__(self, section: str = "") -> None:
+        self.lock = threading.RLock()
+        self.answers: dict[Hashable, Any] = {}
+        self._section = section
+        self._known: dict[str, float] | None = None
+
+    def known(self) -> dict[str, float]:
+        """Every measured crossover by its key; to be read only."""
+        with self.lock:
+            if self._known is None:
+                self._known = read_crossovers(self._section)
+            return self._known
+
+    def learn(self, measured: dict[str, float]) -> None:
+        """Keep these too, here and in the file."""
+        if measured:
+            self.replace({**self.known(), **measured})
+
+    def replace(self, known: dict[str, float]) -> None:
+        """Keep these instead, here and in the file."""
+        with self.lock:
+            self._known = known
+            self.answers.clear()
+            write_crossovers(known, self._section)
