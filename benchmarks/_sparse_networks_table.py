@@ -94,15 +94,15 @@ def write_table(runs: Sequence[Run], path: Path) -> str:
     origins = "; ".join(sorted({run["origin"] for run in runs}))
     lines = [
         "# From dense to 98 % zeros\n",
-        "`python -m benchmarks.sparse_networks` trains, `--table docs/results/sparse_networks` writes this page. The "
-        "weights are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
+        f"`python -m benchmarks.sparse_networks` trains, `--table {path}` writes this page. The weights "
+        "are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
         "by a cosine. Scored on the whole test set (1,024 windows of the text) in float32; a dead unit is never "
         "active there. One seed unless the table says more; what is missing is trained by the same command. "
         f"Runs: {origins}.\n",
     ]
     published = "; ".join(f"{name} {share:g}" for name, share in _PUBLISHED.items())
     lines.append(
-        "![Loss against zeros](sparse_networks.png)\n\nLoss on the test set less that of ReLU with the same seeds. The "
+        f"![Loss against zeros]({path.name}.png)\n\nLoss on the test set less that of ReLU with the same seeds. The "
         f"ticks on the axes are shares of zeros that others report, each on its own task: {published}.\n"
     )
     for name, groups in _grouped(runs).items():
@@ -118,9 +118,11 @@ def _cell(value: Any) -> Any:
 def _section(name: str, groups: dict[tuple[str, str, float], list[Run]]) -> list[str]:
     network = NETWORKS[name]
     optimizer = "SGD with momentum" if network.sgd else "AdamW"
+    # A run that came apart has fewer.
+    steps = max(run["steps"] for runs in groups.values() for run in runs)
     lines = [
         f"## {network.title}\n",
-        f"{network.steps} steps of {network.batch}, {optimizer} at {network.rate:g}.\n",
+        f"{steps} steps of {network.batch}, {optimizer} at {network.rate:g}.\n",
         "| " + " | ".join(_HEADS) + " |",
         "|" + "---|" * len(_HEADS),
     ]
