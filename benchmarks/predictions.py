@@ -58,6 +58,7 @@ BATCH, RATE, STEPS = 64, 0.03, 40  # the learning rate is RATE/depth, the steps 
 # What counts as what was written down before any of these networks was trained.
 TRAINED_FROM = 0.5
 SPARSITY_KEPT = 0.05
+SHALLOW = 30  # layers
 FIELDS = (
     "activation", "sparsity", "v_prime", "width", "depth", "clip", "odds_explode", "odds_vanish",
     "odds_indistinguishable", "separation", "bound", "lost_at_depth", "predicted", "predicted_on", "seed", "test_accuracy",
@@ -204,16 +205,28 @@ def page(rows: list[dict[str, str]]) -> str:
             f"| {row.get('outcome', '')} | {marks.get(row.get('hit', ''), '')} |"
         )
     if done:
-        hits = sum(row["hit"] == "yes" for row in done)
+        shallow = [row for row in done if int(row["depth"]) <= SHALLOW]
+        deep = [row for row in done if int(row["depth"]) > SHALLOW]
+        said, trained = (sum(row[column] == "trains" for row in deep) for column in ("predicted", "outcome"))
         modes = sum(row["outcome"] == row["predicted"] for row in done)
-        trained = sum(row["outcome"] == "trains" for row in done)
-        often = max(trained, len(done) - trained)
         lines += [
             "",
-            f"**{hits} of {len(done)}** right on whether it trains ({often} of {len(done)} for always the more frequent answer), {modes} also on how it",
-            f"fails; {len(rows) - len(done)} not trained yet. Trained on {done[0]['trained_on']}; {sum(float(row['seconds']) for row in done):.0f} s of one core in all.",
+            f"**{hits(done)}** right on whether it trains ({more_frequent(done)} for always the more frequent answer), {modes} also on how it",
+            f"fails. Up to {SHALLOW} layers {hits(shallow)} ({more_frequent(shallow)}); deeper {hits(deep)}: {said} were said to train and {trained} did. Whether more",
+            "steps would train the others was not tried. "
+            f"{len(rows) - len(done)} not trained yet. Trained on {done[0]['trained_on']}; {sum(float(row['seconds']) for row in done):.0f} s of one core in all.",
         ]
     return "\n".join([*lines, ""])
+
+
+def hits(rows: list[dict[str, str]]) -> str:
+    return f"{sum(row['hit'] == 'yes' for row in rows)} of {len(rows)}"
+
+
+def more_frequent(rows: list[dict[str, str]]) -> str:
+    """How often one is right who always says what happens more often."""
+    trained = sum(row["outcome"] == "trains" for row in rows)
+    return f"{max(trained, len(rows) - trained)} of {len(rows)}"
 
 
 def main() -> None:
