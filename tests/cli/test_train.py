@@ -119,6 +119,16 @@ def test_a_deep_network_is_told_what_it_takes_before_it_starts() -> None:
     assert said[-1] == "The recipe has not been measured on a CNN: the run may do no more than leave chance."
 
 
+def test_a_bad_verdict_says_that_a_linear_start_is_not_part_of_it() -> None:
+    drawn, linear = list[str](), list[str]()
+    for start, said in (("drawn", drawn), ("linear", linear)):
+        say_before(TrainConfig(data="mnist", depth=100, activation="cst", v_prime=0.9, start=start), said.append)
+    assert "it will not train" in drawn[0]
+    assert drawn[0] == linear[0]
+    assert linear[1].startswith("That is said of the network as it is drawn.")
+    assert not any(line.startswith("That is said") for line in drawn)
+
+
 def test_ctrl_c_is_one_sentence_at_any_moment(tmp_path: Path) -> None:
     # Once while torch is being loaded, once while it trains.
     for moment in ("Before training", "At the pace"):

@@ -91,7 +91,13 @@ def _train(
 
 def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     """The verdict, what the recipe chose, and for deep networks what the run will take."""
-    say(f"Before training: {config.design().verdict}")
+    design = config.design()
+    say(f"Before training: {design.verdict}")
+    if config.start == "linear" and not design.trains:
+        say(
+            "That is said of the network as it is drawn. The linear start changes it, and has trained networks of which "
+            "this was said; a clip that hush chooses (no --v-prime, no --clip) is the safer way."
+        )
     steps = config.steps_of_an_epoch()
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
