@@ -71,6 +71,15 @@ def test_who_left_chance_gets_no_tick_and_the_gap_is_shown(tmp_path: Path) -> No
     assert failed.endswith("| failed | failed | ✓ |")
 
 
+def test_who_trains_without_its_zeros_is_named(tmp_path: Path) -> None:
+    made = experiment("table1", "quick", part="dnn", rows="4,17")
+    write_run(tmp_path, made.rows[3].configs[0], 0.97, 0.308)
+    write_run(tmp_path, made.rows[16].configs[0], 0.95, 0.853)
+    said = read_results(made, tmp_path).sentences()
+    assert "Row 4: trained, but zeros are more than 0.03 from s." in said
+    assert not any("17: trained, but" in sentence for sentence in said)
+
+
 def test_a_table_of_runs_cut_short_has_no_ticks(tmp_path: Path) -> None:
     made = experiment("table1", "probe", part="dnn", rows="17,18")
     write_run(tmp_path, made.rows[16].configs[0], 0.175, 0.85)

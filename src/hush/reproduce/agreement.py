@@ -40,6 +40,7 @@ from hush.reproduce.presets import Preset
 
 __all__ = [
     "ACCURACY_TOLERANCE",
+    "HELD",
     "SPARSITY_TOLERANCE",
     "PrintedValue",
     "RunEnd",
@@ -55,8 +56,8 @@ __all__ = [
 ACCURACY_TOLERANCE = 0.03
 # What hush promises of a trained network: its sparsity within 0.02 of the target.
 SPARSITY_TOLERANCE = 0.02
-# Of a run that is cut short: the printed standard deviations of rows that trained are 0.02 at most.
-_HELD = 0.03
+# From s, at most, where zeros count as held: the printed standard deviations of rows that trained are 0.02 at most.
+HELD = 0.03
 _CLASSES = 10  # of every data set of the paper
 
 
@@ -150,7 +151,7 @@ def _judge_cut_short(row: PaperRow, paper: Outcome, runs: list[RunEnd]) -> Verdi
 
 
 def _holds(run: RunEnd, row: PaperRow) -> bool:
-    return run.loss < 0.99 * math.log(_CLASSES) or abs(run.sparsity - row.sparsity) <= _HELD
+    return run.loss < 0.99 * math.log(_CLASSES) or abs(run.sparsity - row.sparsity) <= HELD
 
 
 def _judge_whole(row: PaperRow, part: str, paper: Outcome, runs: list[RunEnd], recipe: Preset) -> Verdict:

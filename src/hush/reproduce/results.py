@@ -9,6 +9,7 @@ from typing import Any
 from hush.report.run_origin import RunOrigin, origin_of_run
 from hush.reproduce.agreement import (
     ACCURACY_TOLERANCE,
+    HELD,
     SPARSITY_TOLERANCE,
     PrintedValue,
     RunEnd,
@@ -120,6 +121,7 @@ class ResultTable:
                 f"Of {len(trained)} rows that train in the paper {reached} come within {ACCURACY_TOLERANCE:g} of its "
                 f"accuracy, or above."
             )
+            said += _lost_zeros([row for row in ran if row.verdict.outcome == "trained"])
         for words, rows in self._without_verdict(ran).items():
             numbers = ", ".join(str(row.row.number) for row in rows)
             said.append(f"{'Row' if len(rows) == 1 else 'Rows'} {numbers}: no verdict; {words}.")
@@ -174,6 +176,15 @@ class ResultTable:
             "left_open": list(left_open(self.recipe.fields)),
             "provenance": self.origin.to_dict(),
         }
+
+
+def _lost_zeros(trained: list[ResultRow]) -> list[str]:
+    """Which rows trained at the cost of what they were to show; nothing where none did."""
+    lost = [row.row for row in trained if not abs(row.sparsity.mean - row.row.paper.sparsity) <= HELD]
+    if not lost:
+        return []
+    numbers = ", ".join(str(row.number) for row in lost)
+    return [f"{'Row' if len(lost) == 1 else 'Rows'} {numbers}: trained, but zeros are more than {HELD:g} from s."]
 
 
 def read_results(experiment: Experiment, root: str | Path) -> ResultTable:
