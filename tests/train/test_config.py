@@ -104,7 +104,16 @@ def test_deep_chains_are_centred_and_start_linear_where_that_was_measured() -> N
     assert (deep.center, deep.start, deep.optimizer, deep.lr) == (True, "linear", "adamw", 1e-4)
     as_drawn = TrainConfig(data="mnist", depth=100, center=False)
     assert (as_drawn.center, as_drawn.start, as_drawn.lr) == (False, "drawn", 5e-5)
-    for other in ({"depth": 30}, {"data": "digits"}, {"arch": "cnn"}, {"arch": "residual_mlp"}):
+    shallower = TrainConfig(data="mnist", depth=30)
+    assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "linear", "adamw", 3e-4)
+    for other in (
+        {"depth": 29},
+        {"optimizer": "sgd"},
+        {"momentum": 0.9},
+        {"data": "digits"},
+        {"arch": "cnn"},
+        {"arch": "residual_mlp"},
+    ):
         config = TrainConfig(**{"data": "mnist", "depth": 100, "width": 16, **other})
         assert (config.center, config.start) == (False, "drawn")
     assert TrainConfig(data="digits", depth=10, center=True, start="linear").lr == TrainConfig(depth=10).lr

@@ -18,6 +18,9 @@ __all__ = ["MEASURED", "Measured", "Recipe", "expectation", "recipe_for", "steps
 # Up to this depth SGD trains in half the time; deeper its rate has hardly any room between standing still and coming
 # apart, and AdamW learns where SGD does not.
 _SGD_UP_TO = 30
+# From this depth on, where a rate for them is known, centred gradients and a linear start are further after one epoch
+# than SGD is after six. Shallower chains have not been tried.
+_CENTERED_FROM = 30
 # The share of all steps over which the rate rises from 0.
 _WARMUP_SHARE = 0.1
 
@@ -102,7 +105,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured("digits", "crelu", 30, 60, (0.897, 0.917, 0.867)),
     Measured("digits", "crelu", 50, 60, (0.817, 0.644, 0.675)),
     Measured("digits", "crelu", 100, 100, (0.281,)),
-    Measured("mnist", "crelu", 30, 6, (0.931,)),
+    Measured("mnist", "crelu", 30, 6, (0.968, 0.966, 0.958)),
     Measured("mnist", "crelu", 100, 12, (0.964,)),
 )
 
@@ -132,11 +135,11 @@ def recipe_for(
     if ARCHITECTURES[arch].residual:
         optimizer, rate, usual_batch, usual_epochs = _for_stream(data, given.get("optimizer"), momentum)
     else:
-        deep = arch == "mlp" and depth > _SGD_UP_TO and _RATES[data].centered is not None
-        center = deep if center is None else center
+        deep = arch == "mlp" and depth >= _CENTERED_FROM and _RATES[data].centered is not None
+        chosen = given.get("optimizer") or ("sgd" if momentum else None)
+        center = (deep and chosen != "sgd") if center is None else center
         start = ("linear" if deep and center else "drawn") if start is None else start
-        chosen = given.get("optimizer")
-        optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, momentum, center)
+        optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, center)
     batch = given.get("batch") or usual_batch
     epochs = given.get("epochs") or usual_epochs
     lr, warmup = given.get("lr"), given.get("warmup")
@@ -153,17 +156,16 @@ def recipe_for(
     )
 
 
-def _for_chain(
-    data: str, depth: int, optimizer: str | None, momentum: float, center: bool
-) -> tuple[str, float, int, int]:
+def _for_chain(data: str, depth: int, optimizer: str | None, center: bool) -> tuple[str, float, int, int]:
     """(optimizer, rate, batch, epochs)."""
     rates = _RATES[data]
-    deep = depth > _SGD_UP_TO
-    optimizer = optimizer or ("adamw" if deep and not momentum else "sgd")
+    centered = rates.centered if center else None
+    deep = depth > _SGD_UP_TO or (centered is not None and depth >= _CENTERED_FROM)
+    optimizer = optimizer or ("adamw" if deep else "sgd")
     constant, most = rates.adamw if optimizer == "adamw" else rates.sgd
     rate = constant / depth ** (2 if optimizer == "adamw" else 1)
-    if optimizer == "adamw" and center and rates.centered is not None:
-        constant, most = rates.centered
+    if optimizer == "adamw" and centered is not None:
+        constant, most = centered
         rate = constant / depth
     epochs = next(epochs for limit, epochs in rates.epochs if depth <= limit)
     return optimizer, min(most, rate), rates.batch[deep], epochs
