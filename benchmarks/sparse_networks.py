@@ -3,6 +3,7 @@
     python -m benchmarks.sparse_networks                                     # train what is still missing
     python -m benchmarks.sparse_networks --methods fixed relative --only text_gpt
     python -m benchmarks.sparse_networks --table docs/results/sparse_networks     # .md, .csv and .png of what is there
+    python -m benchmarks.sparse_networks --steps 2350 --runs runs/sparse_networks_long    # MLPs to their plateau
     python -m benchmarks.sparse_networks --only text_gpt --seeds 1 --rate 4e-3 --runs runs/rates    # to choose a rate
 
 Each network has one recipe, chosen on its dense form; every activation gets the same. A run is one file in the folder
