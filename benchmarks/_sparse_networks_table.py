@@ -92,9 +92,12 @@ def write_table(runs: Sequence[Run], path: Path) -> str:
         writer.writerow(_COLUMNS)
         writer.writerows([_cell(run[column]) for column in _COLUMNS] for run in runs)
     origins = "; ".join(sorted({run["origin"] for run in runs}))
+    # A run that came apart has fewer steps than its recipe, never more.
+    longer = sorted({run["steps"] for run in runs if run["steps"] > NETWORKS[run["network"]].steps})
+    option = "".join(f" --steps {steps}" for steps in longer)
     lines = [
         "# From dense to 98 % zeros\n",
-        f"`python -m benchmarks.sparse_networks` trains, `--table {path}` writes this page. The weights "
+        f"`python -m benchmarks.sparse_networks{option}` trains, `--table {path}` writes this page. The weights "
         "are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
         "by a cosine. Scored on the whole test set (1,024 windows of the text) in float32; a dead unit is never "
         "active there. One seed unless the table says more; what is missing is trained by the same command. "
