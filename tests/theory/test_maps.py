@@ -85,7 +85,8 @@ def test_scale_is_free(tau: float, m: float, q: float, a: float, rho: float) -> 
 
 @given(families, variances, st.floats(1.0, 3.0))
 def test_the_variance_map_is_monotone(phi: PiecewiseLinear, q: float, factor: float) -> None:
-    assert phi.second_moment(q * factor) >= phi.second_moment(q)
+    # A factor of 1 + 2e-16 is less than the rounding of either.
+    assert phi.second_moment(q * factor) >= phi.second_moment(q) * (1.0 - 1e-12)
     assert phi.second_moment_slope(q) >= 0.0
 
 
