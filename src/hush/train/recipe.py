@@ -18,7 +18,7 @@ __all__ = ["MEASURED", "Measured", "Recipe", "expectation", "recipe_for", "steps
 # Up to this depth SGD trains in half the time; deeper its rate has hardly any room between standing still and coming
 # apart, and AdamW learns where SGD does not.
 _SGD_UP_TO = 30
-# From this depth on, where a rate for them is known, centred gradients and a linear start are further after one epoch
+# From this depth on, where a rate for them is known, centred gradients and a linear start are further after two epochs
 # than SGD is after six. Shallower chains have not been tried.
 _CENTERED_FROM = 30
 # The share of all steps over which the rate rises from 0.
