@@ -1,16 +1,16 @@
 """Two processes, each with its share of every batch, take the steps of one process with all of it."""
 
+import functools
 import os
-import socket
+from pathlib import Path
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import hush
 import hush.nn as hn
+from tests.processes import in_two_processes
 
 STEPS = 3
 
@@ -34,28 +34,21 @@ def _train(model: nn.Module, share: slice) -> None:
         optimizer.step()
 
 
-def _worker(rank: int, port: int, expected: list[torch.Tensor]) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), HUSH_CROSSOVER="always")
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        for accelerated in (False, True):
-            model = _model()
-            hush.center_gradients(model)
-            if accelerated:
-                hush.sparse.accelerate(model, adaptive=False)
-            _train(DistributedDataParallel(model), slice(8 * rank, 8 * rank + 8))
-            for a, e in zip(model.parameters(), expected, strict=True):
-                torch.testing.assert_close(a.detach(), e, rtol=1e-4, atol=1e-5)
-    finally:
-        dist.destroy_process_group()
+def _in_halves(rank: int, expected: list[torch.Tensor]) -> None:
+    os.environ["HUSH_CROSSOVER"] = "always"
+    for accelerated in (False, True):
+        model = _model()
+        hush.center_gradients(model)
+        if accelerated:
+            hush.sparse.accelerate(model, adaptive=False)
+        _train(DistributedDataParallel(model), slice(8 * rank, 8 * rank + 8))
+        for a, e in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(a.detach(), e, rtol=1e-4, atol=1e-5)
 
 
-def test_two_processes_step_as_one() -> None:
+def test_two_processes_step_as_one(tmp_path: Path) -> None:
     model = _model()
     hush.center_gradients(model)
     _train(model, slice(None))
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(_worker, args=(port, [p.detach().clone() for p in model.parameters()]), nprocs=2)
+    expected = [p.detach().clone() for p in model.parameters()]
+    in_two_processes(tmp_path, functools.partial(_in_halves, expected=expected))

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -13,25 +12,11 @@ import hush
 import hush.nn as hn
 from hush.nn.holding import processes
 from tests.nn.holding.layers import batches, network, sgd, take_step, thresholds
+from tests.processes import in_two_processes
 
 
-def _worker(rank, meeting):
-    torch.set_num_threads(1)
+def _be_impatient(_rank):
     processes.PATIENCE = timedelta(seconds=20)
-    # Nothing here may wait for ever: a process that does not come is an error after a while.
-    patience = timedelta(seconds=90)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=patience)
-    try:
-        _as_one_process_with_both_halves(rank)
-        _apart_without_sync(rank)
-        _begin_as_the_first(rank)
-        _a_layer_that_runs_in_one_process_only(rank)
-        _two_holds_of_one_optimizer(rank)
-        _a_state_that_one_process_alone_has(rank)
-        _a_step_that_one_process_leaves_out(rank)
-        dist.barrier()  # neither leaves while the other still listens
-    finally:
-        dist.destroy_process_group()
 
 
 def _same_everywhere(values):
@@ -143,4 +128,14 @@ def _a_step_that_one_process_leaves_out(rank):
 
 
 def test_processes_agree(tmp_path):
-    mp.spawn(_worker, args=(tmp_path / "meeting",), nprocs=2)
+    in_two_processes(
+        tmp_path,
+        _be_impatient,
+        _as_one_process_with_both_halves,
+        _apart_without_sync,
+        _begin_as_the_first,
+        _a_layer_that_runs_in_one_process_only,
+        _two_holds_of_one_optimizer,
+        _a_state_that_one_process_alone_has,
+        _a_step_that_one_process_leaves_out,
+    )
