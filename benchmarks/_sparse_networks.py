@@ -55,7 +55,7 @@ class Network:
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         if self.sgd:
             return torch.optim.SGD(model.parameters(), lr=self.rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
-        return torch.optim.AdamW(model.parameters(), lr=self.rate)
+        return torch.optim.AdamW(model.parameters(), lr=self.rate, fused=True)
 
 
 def _images(name: str, flat: bool) -> Batches:

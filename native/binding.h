@@ -158,7 +158,7 @@ inline nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>> owned_bytes(void* block, siz
 }
 
 void bind_residual(nb::module_& m);     // residual_module.cpp
-void bind_limits(nb::module_& m);       // limits_module.cpp
+void bind_limits(nb::module_& m);       // machine_limits_module.cpp
 void bind_convolution(nb::module_& m);  // convolution_module.cpp
 
 }  // namespace hush

@@ -6,35 +6,30 @@
 #include "convolution.h"
 #include "kernels.h"
 #include "team.h"
+#include "transpose.h"
 
 namespace hush {
 namespace {
 
 constexpr size_t kInputs = 16;  // a block of so many inputs is one cache line of channels-last weights
 
-// visit(place in the tiles, place in torch's memory) for every weight, shared by a team. Channels-last weights are taken
-// output by output, because their rows often begin a power of two apart, and then few of them fit into the first cache.
+// What one tap of one tile has of a block of inputs: where it begins in the tiles and in torch's memory, and its size.
+struct WeightBlock {
+    size_t tiled, torch, width, outputs, inputs;
+};
+
 template <class Visit>
-void each_weight(const ConvShape& s, const WeightStrides& at, int threads, Visit visit) {
+void each_block(const ConvShape& s, const WeightStrides& at, int threads, Visit visit) {
     const ConvTiles tiles = tiles_of(s);
     const size_t blocks = (s.inputs + kInputs - 1) / kInputs, units = tiles.count() * blocks;
     run_team(static_cast<int>(std::min<size_t>(std::max(threads, 1), std::max<size_t>(units, 1))), [&](int id, int n) {
         for (size_t u = units * id / n; u < units * (id + 1) / n; ++u) {
-            const size_t tile = u / blocks, block = u % blocks, width = tiles.size(tile) * tiles.lanes;
-            const size_t first = tiles.first(tile) * tiles.lanes, last = std::min(first + width, s.outputs);
-            const size_t base = s.taps() * s.inputs * first, c0 = block * kInputs, c1 = std::min(s.inputs, c0 + kInputs);
-            auto one = [&](size_t o, size_t c, size_t tap) {
-                visit(base + (tap * s.inputs + c) * width + o - first,
-                      o * at.output + c * at.input + tap / s.taps_x * at.y + tap % s.taps_x * at.x);
-            };
-            if (at.input == 1) {
-                for (size_t o = first; o < last; ++o)
-                    for (size_t tap = 0; tap < s.taps(); ++tap)
-                        for (size_t c = c0; c < c1; ++c) one(o, c, tap);
-            } else {
-                for (size_t tap = 0; tap < s.taps(); ++tap)
-                    for (size_t c = c0; c < c1; ++c)
-                        for (size_t o = first; o < last; ++o) one(o, c, tap);
+            const size_t tile = u / blocks, c = u % blocks * kInputs, width = tiles.size(tile) * tiles.lanes;
+            const size_t first = tiles.first(tile) * tiles.lanes, base = s.taps() * s.inputs * first;
+            for (size_t tap = 0; tap < s.taps(); ++tap) {
+                const size_t offset = tap / s.taps_x * at.y + tap % s.taps_x * at.x;
+                visit(WeightBlock{base + (tap * s.inputs + c) * width, first * at.output + c * at.input + offset, width,
+                                  std::min(width, s.outputs - first), std::min(kInputs, s.inputs - c)});
             }
         }
     });
@@ -69,11 +64,23 @@ void pack_weights(const ConvShape& s, const float* weight, const WeightStrides& 
         float* base = packed + rows * tiles.first(tile) * tiles.lanes;
         for (size_t row = 0; row < rows; ++row) std::fill_n(base + (row + 1) * width - beyond, beyond, 0.0f);
     }
-    each_weight(s, at, threads, [=](size_t to, size_t from) { packed[to] = weight[from]; });
+    each_block(s, at, threads, [=](const WeightBlock& b) {
+        if (at.input == 1)  // channels-last
+            return transpose_part(weight + b.torch, at.output, packed + b.tiled, b.width, b.outputs, b.inputs);
+        for (size_t c = 0; c < b.inputs; ++c)
+            for (size_t o = 0; o < b.outputs; ++o)
+                packed[b.tiled + c * b.width + o] = weight[b.torch + o * at.output + c * at.input];
+    });
 }
 
 void unpack_gradient(const ConvShape& s, const float* packed, float* gradient, const WeightStrides& at, int threads) {
-    each_weight(s, at, threads, [=](size_t from, size_t to) { gradient[to] = packed[from]; });
+    each_block(s, at, threads, [=](const WeightBlock& b) {
+        if (at.input == 1)
+            return transpose_part(packed + b.tiled, b.width, gradient + b.torch, at.output, b.inputs, b.outputs);
+        for (size_t c = 0; c < b.inputs; ++c)
+            for (size_t o = 0; o < b.outputs; ++o)
+                gradient[b.torch + o * at.output + c * at.input] = packed[b.tiled + c * b.width + o];
+    });
 }
 
 }  // namespace hush

@@ -7,7 +7,7 @@
 #include "backward.inl.h"
 #include "convolution.inl.h"
 #include "forward.inl.h"
-#include "limits.inl.h"
+#include "machine_limits.inl.h"
 #include "residual.inl.h"
 
 namespace hush {

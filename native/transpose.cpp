@@ -37,23 +37,22 @@ void square(const float* from, size_t from_stride, float* to, size_t to_stride) 
 }
 #endif
 
-// Rows [first, last) of the result.
-void strip(const Transposition& t, size_t first, size_t last) {
-    for (size_t c = first; c < last; c += kSide) {
-        const size_t c1 = std::min(c + kSide, last);
-        for (size_t r = 0; r < t.rows; r += kSide) {
-            const size_t r1 = std::min(r + kSide, t.rows);
+}  // namespace
+
+void transpose_part(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows, size_t columns) {
+    for (size_t c = 0; c < columns; c += kSide) {
+        const size_t c1 = std::min(c + kSide, columns);
+        for (size_t r = 0; r < rows; r += kSide) {
+            const size_t r1 = std::min(r + kSide, rows);
             if (c1 - c == kSide && r1 - r == kSide) {
-                square(t.from + r * t.columns + c, t.columns, t.to + c * t.rows + r, t.rows);
+                square(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
                 continue;
             }
             for (size_t i = c; i < c1; ++i)
-                for (size_t j = r; j < r1; ++j) t.to[i * t.rows + j] = t.from[j * t.columns + i];
+                for (size_t j = r; j < r1; ++j) to[i * to_stride + j] = from[j * from_stride + i];
         }
     }
 }
-
-}  // namespace
 
 void transpose(const std::vector<Transposition>& all, int threads) {
     size_t strips = 0;
@@ -65,7 +64,8 @@ void transpose(const std::vector<Transposition>& all, int threads) {
         size_t at = 0;
         for (const Transposition& t : all)
             for (size_t c = 0; c < t.columns; c += kStrip, ++at)
-                if (at >= from && at < to) strip(t, c, std::min(c + kStrip, t.columns));
+                if (at >= from && at < to)
+                    transpose_part(t.from + c, t.columns, t.to + c * t.rows, t.rows, t.rows, std::min(kStrip, t.columns - c));
     });
 }
 

@@ -15,4 +15,7 @@ struct Transposition {
 // All of them, shared by a team of threads.
 void transpose(const std::vector<Transposition>& all, int threads);
 
+// to[c, r] = from[r, c] for a part of two matrices, whose rows begin a stride apart.
+void transpose_part(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows, size_t columns);
+
 }  // namespace hush

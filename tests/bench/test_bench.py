@@ -12,7 +12,7 @@ from torch import nn
 import hush
 from hush import bench
 from hush.bench.block_networks import random_bytes, random_feedforward, random_gpt
-from hush.bench.image_networks import random_convolutions, random_images
+from hush.bench.image_networks import random_convolutions, random_images, random_resnet
 from hush.bench.plain_torch import in_plain_torch
 from hush.bench.readable import header_lines, line_of
 from hush.bench.timing import Timed, compare
@@ -77,11 +77,7 @@ def test_feed_forward_networks(arch):
     # The forward of the first Linear, of the first two where they are gated, is dense; of a transformer much more is.
     whole = {"feedforward": 6 / (1 + 5 * 0.05), "gated": 9 / (2 + 7 * 0.05), "gpt": 2.0}[arch]
     assert rows[0].bound == pytest.approx(whole, rel=0.35)
-    if arch == "gpt":
-        with pytest.raises(ValueError, match="in training only"):
-            bench.inference(**sizes)
-    else:
-        assert all(row.error < 1e-4 for row in bench.inference(**sizes)[0])
+    assert all(row.error < 1e-4 for row in bench.inference(**sizes)[0])
 
 
 def test_the_blocks_have_their_sparsity():
@@ -204,8 +200,21 @@ def test_networks_of_images(arch):
     rows, _ = bench.training(**given, peers=["torch_eager", "torch_nchw"], adaptive=False)
     assert [row.peer for row in rows] == ["hush", "torch_eager", "torch_nchw"]
     assert all(row.error < 1e-2 for row in rows)
-    with pytest.raises(ValueError, match="is timed in training only"):
-        bench.inference(**given)
+    rows, _ = bench.inference(**given, peers=["torch_eager", "torch_nchw", "hush_nn_dense"], adaptive=False)
+    assert [row.peer for row in rows] == ["hush", "torch_eager", "hush_nn_dense", "torch_nchw"]
+    assert all(row.error < 1e-4 for row in rows)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("training", [True, False])
+def test_a_resnet_has_the_sparsity_asked_for(training):
+    model = random_resnet(16, 3, 0.9).train(training)
+    seen = []
+    for module in model.modules():
+        if isinstance(module, hush.nn.CReLU):
+            module.register_forward_hook(lambda m, i, out: seen.append(float((out == 0).float().mean())))
+    model(random_images("resnet", 32, 16, torch.Generator().manual_seed(5)))
+    assert seen == pytest.approx([0.9] * len(seen), abs=0.04)
 
 
 @torch.no_grad()
@@ -232,7 +241,7 @@ def test_a_stack_of_convolutions_has_the_sparsity_asked_for():
         (["--sparsity", "0.9", "--sparsity", "1"], "The sparsity is 1.0; it must lie between 0 and 1."),
         (["--plot", "nowhere/speed.png"], "--plot is 'nowhere/speed.png', whose folder does not exist."),
         (["--masks", "trained", "--data", "nowhere"], "--data is 'nowhere', which is no folder; give the one with the"),
-        (["--peer", "tensorrt"], "'tensorrt' is no peer here; the peers are torch_eager, hush_nn_dense, torch_"),
+        (["--peer", "tensorrt"], "'tensorrt' is no peer here; the peers are torch_eager, torch_nchw, hush_"),
     ],
 )
 def test_the_command_refuses_in_a_sentence_before_it_measures(options, sentence, monkeypatch, capsys):

@@ -58,5 +58,21 @@ def random_resnet(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.
     """`hush.nn.resnet` with batch norm, whose outputs are nearly Gaussian: the threshold is the quantile."""
     torch.manual_seed(seed)
     threshold = NormalDist().inv_cdf(sparsity)
-    model = resnet(3, 10, partial(CReLU, threshold, _CLIP), blocks=depth, channels=width)
-    return in_order(nn.Sequential(model), torch.channels_last)
+    model = in_order(
+        nn.Sequential(resnet(3, 10, partial(CReLU, threshold, _CLIP), blocks=depth, channels=width)),
+        torch.channels_last,
+    )
+    _measure_norms(model, random_images("resnet", 64, width, torch.Generator().manual_seed(seed)))
+    return model
+
+
+@torch.no_grad()
+def _measure_norms(model: nn.Sequential, images: Tensor) -> None:
+    """What batch norms divide by in eval mode becomes what these images have."""
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    usual = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = None
+    model(images)
+    for norm, momentum in zip(norms, usual, strict=True):
+        norm.momentum = momentum

@@ -35,6 +35,7 @@ __all__ = [
 
 INFERENCE = (
     "torch_eager",
+    "torch_nchw",  # of images alone
     "hush_nn_dense",
     "torch_compile",
     "torch_csr",
@@ -42,7 +43,7 @@ INFERENCE = (
     "openvino_f32",
     "openvino_bf16",
 )
-TRAINING = ("torch_eager", "torch_nchw", "hush_nn_dense", "torch_compile")  # torch_nchw: of images alone
+TRAINING = ("torch_eager", "torch_nchw", "hush_nn_dense", "torch_compile")
 _PACKAGES = {"onnxruntime": "onnxruntime", "openvino_f32": "openvino", "openvino_bf16": "openvino"}
 _STEP = 1e-7  # a learning rate so small that the network stays where it is while its steps are timed
 
@@ -111,9 +112,12 @@ def _accelerated(model: nn.Sequential, adaptive: bool, **options: Any) -> nn.Seq
 
 
 def inference_peers(
-    model: nn.Sequential, inputs: list[Tensor], threads: int, wanted: set[str], adaptive: bool
+    model: nn.Sequential, inputs: list[Tensor], threads: int, wanted: set[str], adaptive: bool, images: bool = False
 ) -> tuple[dict[str, Peer], list[str]]:
-    """The peers by name, and the names of those that are not installed."""
+    """The peers by name, and the names of those that are not installed.
+
+    Of `images`, which lie channels-last, torch runs in its own order too; the engine has one way for them.
+    """
     plain = in_plain_torch(model)
     runs: dict[str, Callable[[], Callable[[Tensor], object]]] = {
         "torch_eager": lambda: plain,
@@ -121,21 +125,23 @@ def inference_peers(
         "torch_compile": lambda: compiled(plain),
         "torch_csr": lambda: with_csr_activations(plain),
     }
-    ours: dict[str, dict[str, Any]] = {
-        "hush": {},
-        "hush_input_major": {"layout": "input_major"},
-        "hush_frozen": {"frozen": True, "watch": False},
-    }
+    ours: dict[str, dict[str, Any]] = {"hush": {}}
+    if not images:
+        ours["hush_input_major"] = {"layout": "input_major"}
+        ours["hush_frozen"] = {"frozen": True, "watch": False}
     peers = {
         name: _of_output("f32", _without_gradients(_accelerated(model, adaptive, **options), inputs))
         for name, options in ours.items()
     }
-    if "openvino_bf16" in wanted:
+    if "openvino_bf16" in wanted and not images:
         half = _accelerated(model, adaptive, frozen=True, watch=False, frozen_dtype=torch.bfloat16)
         peers["hush_bf16_weights"] = _of_output("bf16", _without_gradients(half, inputs))
     for name, make in runs.items():
         if name in wanted:
             peers[name] = _of_output("f32", _without_gradients(make(), inputs))
+    if images and "torch_nchw" in wanted:
+        twin = in_order(in_plain_torch(model), torch.contiguous_format)
+        peers["torch_nchw"] = _of_output("f32", _without_gradients(twin, [x.contiguous() for x in inputs]))
     absent = []
     for name, package in _PACKAGES.items():
         if name not in wanted:

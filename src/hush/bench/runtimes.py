@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,24 @@ from .timing import Work
 __all__ = ["compiled", "on_onnxruntime", "on_openvino", "with_csr_activations"]
 
 
+class _WrittenOutRMSNorm(nn.Module):
+    """nn.RMSNorm in operations that every exporter knows."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        self.weight = norm.weight
+        self.eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+
+
 def _onnx(model: nn.Module, x: Tensor) -> bytes:
+    model = copy.deepcopy(model)
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, nn.RMSNorm):
+                setattr(parent, name, _WrittenOutRMSNorm(child))
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,7 +55,7 @@ def on_onnxruntime(model: nn.Module, inputs: list[Tensor], threads: int) -> Work
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(_onnx(model, inputs[0]), options, providers=["CPUExecutionProvider"])
-    feeds = [{"x": x.numpy()} for x in inputs]
+    feeds = [{"x": np.ascontiguousarray(x.numpy())} for x in inputs]
     return lambda turn: session.run(None, feeds[turn % len(feeds)])
 
 

@@ -81,18 +81,18 @@ def inference(
     """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
     With arch="residual" the network is `random_residual`, with "feedforward" and "gated" it is `random_feedforward`,
-    none of which torch_csr can run. With `model` (as `train_network` makes it) and `samples`, masks are those of a
-    trained network.
+    with "gpt" a byte transformer (`random_gpt`) of `depth` layers and a batch of that many sequences, with "conv" or
+    "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks; torch_csr runs none of
+    these. With `model` (as `train_network` makes it) and `samples`, masks are those of a trained network.
 
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
     """
     check_arguments("inference", [width], depth, [batch], [sparsity], threads, repeats, peers)
-    if arch in ("gpt", *IMAGE_ARCHS):
-        raise ValueError(f"arch={arch!r} is timed in training only.")
     made = _prepare("inference", width, depth, batch, sparsity, threads, model, samples, arch)
+    made.model.eval()
     wanted = set(peers) - (set() if arch == "chain" else {"torch_csr"})
-    found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive)
+    found, absent = inference_peers(made.model, made.inputs, threads, wanted, adaptive, images=arch in IMAGE_ARCHS)
     return made.compare(found, output_reference(made.model, made.inputs[0]), repeats), absent
 
 
@@ -110,11 +110,7 @@ def training(
     work: str = "training",
     arch: Arch = "chain",
 ) -> tuple[list[Measurement], list[str]]:
-    """A full SGD step: zero_grad, forward, backward, update; as `inference`.
-
-    With arch="gpt" it is that of a byte transformer (`random_gpt`), `depth` layers, a batch of that many sequences;
-    with "conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks.
-    """
+    """A full SGD step: zero_grad, forward, backward, update; as `inference`."""
     check_arguments(work, [width], depth, [batch], [sparsity], threads, repeats, peers)
     made = _prepare(work, width, depth, batch, sparsity, threads, model, samples, arch)
     found = training_peers(made.model, made.inputs, set(peers), adaptive, images=arch in IMAGE_ARCHS)

@@ -54,8 +54,8 @@ Arch = Annotated[
     str,
     typer.Option(
         help="chain: CReLU → Linear; residual: x + β(W CReLU(norm(x)) + b); feedforward: Linear → CReLU → Linear "
-        "behind a norm, 4 × width units between; gated: with CReLU(gate) ∘ up; and in training alone gpt: a byte "
-        "transformer; conv: CReLU → Conv2d; resnet: a CIFAR ResNet."
+        "behind a norm, 4 × width units between; gated: with CReLU(gate) ∘ up; gpt: a byte transformer; "
+        "conv: CReLU → Conv2d; resnet: a CIFAR ResNet."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON rows.")]
@@ -156,8 +156,6 @@ def _run(
 
     if arch not in ARCHES:
         raise ValueError(f"--arch is {', '.join(ARCHES[:-1])} or {ARCHES[-1]}, got {arch!r}.")
-    if work == "inference" and arch == "gpt":
-        raise ValueError("--arch gpt goes with `hush bench training`.")
 
     threads, repeats = options["threads"], options["repeats"]
     bench.check_arguments(work, widths, options.get("depth"), batches, sparsities, threads, repeats, peers)

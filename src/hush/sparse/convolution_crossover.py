@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .activation import Activation
 from .backend import backend_for
-from .convolution_backend import ConvolutionBackend
+from .convolution_backend import runs_convolutions
 from .convolution_form import ConvolutionForm
 from .convolution_gradients import ConvolutionCall, Limits, gradients_of_convolution
 from .crossover import forced
@@ -180,7 +180,7 @@ def _at_density(x: Tensor, density: float) -> Tensor:
 def _works(form: ConvolutionForm, x: Tensor, weight: Tensor, grad: Tensor) -> list[Callable[[], Any]]:
     """The three products as a call has them: looking and listing belong to the output."""
     phi, backend = Activation.identity(), backend_for(x)
-    assert isinstance(backend, ConvolutionBackend)
+    assert runs_convolutions(backend)
     program = backend.compile_convolution(form, x, weight, phi)
     program.look(x)
     call = ConvolutionCall(program, form, phi, 0.0, _SPARSE)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .activation import Activation
 from .conditions import backend_of
-from .convolution_backend import ConvolutionBackend
+from .convolution_backend import runs_convolutions
 from .convolution_form import form_from
 from .convolution_gradients import Limits
 from .convolution_stretch import convolve_now, takes
@@ -50,7 +50,7 @@ def act_conv2d(
             f"Circular padding of {padding!r} wraps around an image of {tuple(x.shape[2:])} more than once."
         )
     backend = None if torch.compiler.is_compiling() else backend_of(x)
-    if isinstance(backend, ConvolutionBackend) and takes(backend, form, x, weight, bias):
+    if runs_convolutions(backend) and takes(backend, form, x, weight, bias):
         program = backend.compile_convolution(form, x, weight, activation)
         density = program.look(x) / x.numel()
         out = convolve_now(program, form, activation, x, weight, bias, density, Limits(1.0, 1.0, 1.0, 1.0))

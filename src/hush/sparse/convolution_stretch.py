@@ -14,7 +14,7 @@ from . import convolution_crossover
 from .activation import Activation, activation_of
 from .backend import Backend
 from .conditions import has_memory, is_plain
-from .convolution_backend import ConvolutionBackend, ConvolutionProgram
+from .convolution_backend import ConvolutionBackend, ConvolutionProgram, runs_convolutions
 from .convolution_form import ConvolutionForm, form_of
 from .convolution_gradients import ConvolutionCall, Limits, run_convolution
 from .settings import Settings
@@ -43,7 +43,7 @@ class ConvolutionStretch:
             return None
         (module,) = self.linears
         patched = (nn.Conv2d.forward, nn.Conv2d._conv_forward, F.conv2d, F.pad) != _STANDS_FOR
-        if patched or "_conv_forward" in module.__dict__ or not isinstance(backend, ConvolutionBackend):
+        if patched or "_conv_forward" in module.__dict__ or not runs_convolutions(backend):
             return None
         form = form_of(module)
         phi = activation_of(self.activations[0]) if self.activations else Activation.identity()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .backend import ResidualBackend
+from .backend import runs_residual_chains
 from .conditions import backend_of, is_plain
 from .gradients import run_training
 from .layout import storage_address
@@ -28,7 +28,7 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
     training = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters))
     backend = None if torch.compiler.is_compiling() else backend_of(x)
     if (
-        not isinstance(backend, ResidualBackend)
+        not runs_residual_chains(backend)
         or not all(is_plain(p) for p in parameters)
         or not backend.takes_blocks(blocks, training)
     ):

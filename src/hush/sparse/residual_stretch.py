@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from .activation import activation_of
-from .backend import Backend, ResidualBackend
+from .backend import Backend, runs_residual_chains
 from .block_reader import Reading
 from .conditions import has_memory, is_plain
 from .gradients import Call
@@ -38,7 +38,7 @@ class ResidualStretch(Stretch):
     def run(self, h: Tensor, backend: Backend) -> Tensor | None:
         """The stream, or None where torch is to run the modules."""
         patched = (nn.RMSNorm.forward, nn.LayerNorm.forward, F.rms_norm, F.layer_norm) != _STANDS_FOR
-        if patched or not isinstance(backend, ResidualBackend) or not self._is_current():
+        if patched or not runs_residual_chains(backend) or not self._is_current():
             return None
         return super().run(h, backend)
 
@@ -72,7 +72,7 @@ class _PreparedBlocks(Prepared):
     """A program over the blocks' parameters as they are now, and the witness that they still are."""
 
     def __init__(self, readings: Sequence[Reading], settings: Settings, backend: Backend) -> None:
-        assert isinstance(backend, ResidualBackend)
+        assert runs_residual_chains(backend)
         self.backend = backend
         found = [_block_of(reading) for reading in readings]
         self.blocks = tuple(block for block in found if block is not None)

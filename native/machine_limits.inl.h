@@ -1,6 +1,6 @@
 // The loops of limits.h, for each instruction set.
 #pragma once
-#include "limits.h"
+#include "machine_limits.h"
 
 namespace hush {
 

@@ -3,7 +3,7 @@
 
 #include "binding.h"
 #include "kernels.h"
-#include "limits.h"
+#include "machine_limits.h"
 
 namespace hush {
 namespace {
