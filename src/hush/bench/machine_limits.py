@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import time
 from dataclasses import dataclass
 
 import torch
 
 from hush import sparse
+from hush._processor import processor_name
 
 __all__ = ["Machine", "machine"]
 
@@ -39,15 +39,5 @@ def machine(threads: int) -> Machine:
         middle = time.perf_counter()
         big.sum()
         gemm, read = min(gemm, middle - start), min(read, time.perf_counter() - middle)
-    return Machine(sparse.isa(), 2 * 1024**3 / gemm / 1e9, 4 * (1 << 25) / read / 1e9, _processor())
-
-
-def _processor() -> str:
-    """The kind of processor: "Intel Xeon, 2 cores"."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass  # not Linux: what Python knows has to do
-    return f"{model}, {os.cpu_count()} cores"
+    processor = f"{processor_name()}, {os.cpu_count()} cores"
+    return Machine(sparse.isa(), 2 * 1024**3 / gemm / 1e9, 4 * (1 << 25) / read / 1e9, processor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import threading
 from collections.abc import Hashable
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 
 import torch
 
+import hush
 from hush._cache_dir import cache_dir
 from hush._files import replace_text
+from hush._processor import processor_name
 
 from .cpu import isa
 
@@ -26,8 +27,9 @@ def crossover_path() -> Path:
 
 
 def machine_name() -> str:
-    """What the values hold for: processor, instruction set, torch."""
-    return f"{platform.machine()} {isa()}, {os.cpu_count()} processors, torch {torch.__version__}"
+    """What the values hold for: processor, instruction set, and the versions whose kernels were compared."""
+    versions = f"torch {torch.__version__}, hush {hush.__version__}"
+    return f"{processor_name()}, {isa()}, {os.cpu_count()} processors, {versions}"
 
 
 def read_crossovers(section: str = "") -> dict[str, float]:

@@ -5,6 +5,8 @@ import os
 import platform
 from dataclasses import dataclass
 
+from hush._processor import processor_name
+
 __all__ = ["Machine", "this_machine", "utc_now"]
 
 
@@ -33,7 +35,7 @@ def this_machine() -> Machine:
     from hush.sparse import isa
 
     return Machine(
-        processor=_processor(),
+        processor=processor_name(),
         cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),
         isa=isa(),
@@ -44,15 +46,3 @@ def this_machine() -> Machine:
 def utc_now() -> str:
     """Now, to the second: "2026-11-17T03:20:00+00:00"."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _processor() -> str:
-    """The model's name where the system tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown processor"
