@@ -31,6 +31,7 @@ _COLUMNS = (
     "seed",
     "accuracy",
     "loss",
+    "train_loss",
     "zeros",
     "lowest",
     "farthest",
@@ -41,6 +42,7 @@ _HEADS = (
     "seeds",
     "accuracy",
     "loss",
+    "training loss",
     "beside ReLU",
     "zeros",
     "lowest layer",
@@ -100,7 +102,9 @@ def write_table(runs: Sequence[Run], path: Path) -> str:
         f"`python -m benchmarks.sparse_networks{option}` trains, `--table {path}` writes this page. The weights "
         "are drawn by `hush.init_`; autocast to bfloat16; the rate rises over a tenth of the steps and falls "
         "by a cosine. Scored on the whole test set (1,024 windows of the text) in float32; a dead unit is never "
-        "active there. One seed unless the table says more; what is missing is trained by the same command. "
+        "active there; the training loss is that of the last steps. What a step takes is "
+        "[measured by itself](sparse_networks_time.md). One seed unless the table says more; what is missing is "
+        "trained by the same command. "
         f"Runs: {origins}.\n",
     ]
     published = "; ".join(f"{name} {share:g}" for name, share in _PUBLISHED.items())
@@ -133,7 +137,12 @@ def _section(name: str, groups: dict[tuple[str, str, float], list[Run]]) -> list
     for (method, activation, sparsity), runs in groups.items():
         label = activation if method == "dense" else f"{activation} {sparsity:g}, {_METHODS[method]}"
         cells = [label, str(len(runs)), _spread(runs, "accuracy"), _spread(runs, "loss")]
-        cells += [_beside(name, runs, relu), f"{_mean(runs, 'zeros'):.4f}", f"{min(r['lowest'] for r in runs):.4f}"]
+        cells += [
+            f"{_mean(runs, 'train_loss'):.4f}",
+            _beside(name, runs, relu),
+            f"{_mean(runs, 'zeros'):.4f}",
+            f"{min(r['lowest'] for r in runs):.4f}",
+        ]
         cells += ["" if not sparsity else f"{max(r['farthest'] for r in runs):.4f}", f"{_mean(runs, 'dead'):.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")

@@ -27,6 +27,7 @@ from hush.nn.activations import Thresholded
 
 SPARSITIES = (0.8, 0.9, 0.95)
 FIRST_STEPS = (5, 10, 20)
+STEPS = 200
 
 
 class ShrunkGELU(Thresholded):
@@ -127,7 +128,7 @@ def _steps(found: int | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--steps", type=int, default=200, help="Of training on.")
+    parser.add_argument("--steps", type=int, default=STEPS, help="Of training on.")
     parser.add_argument("--sparsities", nargs="+", type=float, default=list(SPARSITIES))
     parser.add_argument("--every", type=int, default=20, help="Steps between two looks at the test data.")
     parser.add_argument("--runs", type=Path, default=Path("runs/sparsify"))
@@ -170,19 +171,26 @@ def _write(arguments: argparse.Namespace, rows: list[dict[str, Any]], lines: lis
         for each in rows:
             for step, loss, accuracy in each["trace"]:
                 writer.writerow([each["task"], each["form"], each["sparsity"], step, f"{loss:.5f}", f"{accuracy:.5f}"])
-    thresholds = min(r["lowest_threshold"] for r in rows if r["task"] == "text" and "lowest_threshold" in r)
+    options = "" if arguments.tasks == list(TASKS) else f" --tasks {' '.join(arguments.tasks)}"
+    if arguments.sparsities != list(SPARSITIES):
+        options += f" --sparsities {' '.join(f'{s:g}' for s in arguments.sparsities)}"
+    options += "" if arguments.steps == STEPS else f" --steps {arguments.steps}"
     text = [
         "# Dense checkpoints, sparsified and trained on under hold",
         "",
-        f"`python -m benchmarks.sparsify --out {arguments.out}`, {rows[0]['when']}; one seed.",
+        f"`python -m benchmarks.sparsify{options} --out {arguments.out}`, {rows[0]['when']}; one seed.",
         "",
         _WHAT,
         "",
         *lines,
-        "",
-        f"The lowest threshold of the transformer is {thresholds:.2f}, above 0.17: |GELU(h)| > τ is GELU(h) > τ there, "
-        "and a threshold on the positive side alone would be the same.",
     ]
+    thresholds = [r["lowest_threshold"] for r in rows if r["task"] == "text" and "lowest_threshold" in r]
+    if thresholds:
+        text += [
+            "",
+            f"The lowest threshold of the transformer is {min(thresholds):.2f}, above 0.17: |GELU(h)| > τ is "
+            "GELU(h) > τ there, and a threshold on the positive side alone would be the same.",
+        ]
     arguments.out.with_suffix(".md").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
