@@ -190,7 +190,8 @@ def _beside(name: str, runs: list[Run], relu: list[Run] | None) -> str:
     if relu is None or runs is relu:
         return ""
     lost = _lost(name, runs, relu)
-    return f"{lost:+.3f} nats" if name == "text_gpt" else f"{-100 * lost:+.2f} points"
+    # + 0.0 makes 0 of −0.
+    return f"{round(lost, 3) + 0.0:+.3f} nats" if name == "text_gpt" else f"{round(-100 * lost, 2) + 0.0:+.2f} points"
 
 
 def _mean(runs: list[Run], key: str) -> float:
