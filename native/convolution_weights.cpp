@@ -18,6 +18,7 @@ struct WeightBlock {
     size_t tiled, torch, width, outputs, inputs;
 };
 
+// visit(block) for every one of them, shared by a team.
 template <class Visit>
 void each_block(const ConvShape& s, const WeightStrides& at, int threads, Visit visit) {
     const ConvTiles tiles = tiles_of(s);

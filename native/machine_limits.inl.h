@@ -1,4 +1,4 @@
-// The loops of limits.h, for each instruction set.
+// The loops of machine_limits.h, for each instruction set.
 #pragma once
 #include "machine_limits.h"
 
