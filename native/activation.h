@@ -50,4 +50,21 @@ struct ActivationLanes {
     }
 };
 
+// What a gradient keeps behind φ: all of it where φ ≠ 0 and φ′ = 1, nothing elsewhere; Activation::slope, by lanes.
+template <class S>
+struct SlopeLanes {
+    bool bounded;
+    typename S::F low, high;  // the slope is 1 from low to high
+    explicit SlopeLanes(const Activation& a) {
+        bounded = !a.identity && (!std::isinf(a.clip) || a.floor != 0.0f);
+        const float most = std::isinf(a.clip) ? INFINITY : std::nextafter(a.clip, 0.0f);
+        high = S::set1(most), low = S::set1(-most);
+    }
+    typename S::F operator()(typename S::F d, typename S::F y) const {
+        d = S::keep(d, S::nonzero(y));
+        if (!bounded) return d;
+        return S::keep(S::keep(d, S::no_more(y, high)), S::no_more(low, y));
+    }
+};
+
 }  // namespace hush

@@ -27,17 +27,24 @@ struct LayerGradient {
     bool keeps_mean = false;       // the bias takes back what the weight's step does to ā: b ← b − ΔW ā
 };
 
-// The compact activations of all layers, input by input, in one block:
-//   table:      magic, batch, layers, bytes per sample index; then per layer: offset, active, inputs
-//   per layer:  column_start u32[inputs + 1] | values f32[active] | samples u16 or u32[active]
+// The compact activations of all layers in one block:
+//   table:      magic, batch, layers, bytes per sample index; then per layer: offset, active, inputs, shared
+//   per layer:  where every input has its own samples, shared = 0, input by input:
+//                 column_start u32[inputs + 1] | values f32[active] | samples u16 or u32[active]
+//               where all samples share most of their active inputs, those that any of them has, sample by sample:
+//                 columns u32[shared] | rows f32[batch][stride], stride = shared rounded up, zeros where not active
 struct SavedLayer {
-    const uint32_t* column_start;
-    const float* values;
-    const void* samples;
-    size_t active;
+    const uint32_t* column_start = nullptr;
+    const float* values = nullptr;
+    const void* samples = nullptr;
+    size_t active = 0;
+    size_t shared = 0, stride = 0;
+    const uint32_t* columns = nullptr;
+    const float* rows = nullptr;
 };
-inline constexpr uint64_t kMagic = 0x6875736873617631;  // "hushsav1"
+inline constexpr uint64_t kMagic = 0x6875736873617632;  // "hushsav2"
 size_t saved_layer_bytes(size_t inputs, size_t active, size_t index_bytes);
+size_t saved_shared_bytes(size_t shared, size_t batch);
 size_t saved_table_bytes(size_t layers);
 size_t saved_bound(const Layer* layers, size_t n, size_t batch);
 inline size_t index_bytes(size_t batch) { return batch < 65536 ? 2 : 4; }
@@ -49,6 +56,10 @@ struct SavedTarget {
 SavedTarget saved_target(char* saved, size_t offset, size_t inputs, size_t active);
 void write_table(char* saved, size_t layers, size_t batch);
 void write_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs);
+void write_shared_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs, size_t batch,
+                      const uint32_t* columns, size_t shared);
+float* shared_rows(char* saved, size_t offset, size_t shared);
+inline size_t shared_stride(size_t shared) { return (shared + 15) / 16 * 16; }  // whole vectors of any lane type
 
 // Spreads samples [0, n) of some lists over the columns: entry (b, i, x) goes to cursor[i − first_column]++.
 // Of each sample the stretch [begin[b], end[b]) is taken; sample b is known as base + b.

@@ -1,6 +1,11 @@
-// Forward, the team sharing the samples: every thread takes its own through the whole chain, with the weights in L2
-// and its lists in L1. Without gradients the threads never meet; with them they meet once a layer, because what the
-// backward reads is sorted by input and each thread sorts a stretch of inputs.
+// Forward, the team sharing the samples: every thread takes its own through the whole chain, with the weights in L2.
+//
+// A layer runs in one of two ways. Deep in a chain all inputs have nearly the same active units: then it is a dense
+// product over those that any sample has, and a weight in registers serves four samples. Elsewhere every sample has a
+// list of its own. Both add the same terms in the same order, so the choice does not show in the result.
+//
+// Without gradients the threads never meet. With them they meet once a layer, because the batch makes the choice
+// together, and once more where what the backward reads is sorted by input and each thread sorts a stretch of inputs.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -12,15 +17,24 @@
 namespace hush {
 namespace {
 
-struct Side {  // a lane's compact activations before one layer
-    ActiveLists lists;
-    uint32_t* cuts;               // [cut][sample]: how many of a sample's entries lie below that cut
-    std::vector<uint64_t> below;  // per cut: the same, over the lane's samples
+// A term of the dense product costs this much less than an entry of a list (`python benchmarks/shared_units.py`).
+constexpr double kSharedGain = 3.0;
+// Samples that a dense product takes at a time; with fewer there is nothing to share.
+constexpr size_t kSharedRows = 4;
+
+struct Side {  // φ of a lane's samples before one layer
+    float* x;          // [sample][stride]
+    uint32_t* counts;  // samples in which each unit is active
 };
 
 struct Lane {  // one thread's samples
     Range samples;
     Side side[2];
+    ActiveLists lists;            // of the layer at hand, where it runs by lists
+    uint32_t* cuts;               // [cut][sample]: how many of a sample's entries lie below that cut
+    std::vector<uint64_t> below;  // per cut: the same, over the lane's samples
+    uint32_t* columns;            // the units that any sample has
+    size_t shared;                // how many; 0: this layer runs by lists
     uint32_t* cursor;
     uint64_t active = 0;
 };
@@ -30,6 +44,7 @@ struct BySamples {
     const Kernels& k;
     std::vector<Lane> lanes;
     Barrier barrier;
+    size_t stride = 0;  // of x and of the lists
     size_t saved_bytes = 0;
 
     BySamples(const ForwardCall& c) : call(c), k(kernels()), lanes(c.threads) {
@@ -42,150 +57,212 @@ struct BySamples {
         for (size_t l = 0; l < call.n_layers; ++l)
             widest = std::max({widest, call.layers[l].inputs, call.layers[l].outputs});
         const size_t room = round_up(widest, k.lanes) + k.lanes;
+        stride = round_up(room, 16) | 16;  // an odd number of lines: spread over the cache sets
         for (Lane& lane : lanes) {
             const size_t n = lane.samples.size();
             for (Side& side : lane.side) {
-                side.lists.stride = round_up(room, 16) | 16;  // an odd number of lines: spread over the cache sets
-                side.lists.values = cutter.cut<float>(n * side.lists.stride);
-                side.lists.indices = cutter.cut<uint32_t>(n * side.lists.stride);
-                side.lists.count = cutter.cut<uint32_t>(n);
-                side.lists.per_column = cutter.cut<uint32_t>(room);
-                side.cuts = cutter.cut<uint32_t>(n * (lanes.size() + 1));
-                side.below.assign(lanes.size() + 1, 0);
+                side.x = cutter.cut<float>(n * stride);
+                side.counts = cutter.cut<uint32_t>(room);
             }
+            lane.lists.stride = stride;
+            lane.lists.values = cutter.cut<float>(n * stride);
+            lane.lists.indices = cutter.cut<uint32_t>(n * stride);
+            lane.lists.count = cutter.cut<uint32_t>(n);
+            lane.cuts = cutter.cut<uint32_t>(n * (lanes.size() + 1));
+            lane.below.assign(lanes.size() + 1, 0);
+            lane.columns = cutter.cut<uint32_t>(room);
             lane.cursor = cutter.cut<uint32_t>(room);
         }
     }
 
-    // A width in tiles of registers; the stretches of inputs that the threads sort end at tiles.
-    size_t tiles(size_t width) const { return (vectors(width) + k.wide - 1) / k.wide; }
+    // A width in tiles of at most so many vectors; the stretches of inputs that the threads sort end at tiles.
     size_t vectors(size_t width) const { return (width + k.lanes - 1) / k.lanes; }
-    Range tile(size_t width, size_t t) const {
-        const size_t n = tiles(width), v = vectors(width);
+    size_t tiles(size_t width, int most) const { return (vectors(width) + most - 1) / most; }
+    Range tile(size_t width, int most, size_t t) const {
+        const size_t n = tiles(width, most), v = vectors(width);
         return {v * t / n * k.lanes, std::min(v * (t + 1) / n * k.lanes, width)};
     }
-    size_t cut_tile(size_t width, size_t cut) const { return tiles(width) * cut / lanes.size(); }
+    Range stretch(size_t width, size_t part) const {
+        const size_t n = tiles(width, k.wide);
+        auto cut = [&](size_t p) { return n * p / lanes.size(); };
+        auto first = [&](size_t t) { return t < n ? tile(width, k.wide, t).first : width; };
+        return {first(cut(part)), first(cut(part + 1))};
+    }
 
-    Side& empty_side(size_t layer, Lane& lane, size_t width) {
+    Side& empty_side(size_t layer, Lane& lane, size_t width) const {
         Side& side = lane.side[layer % 2];
-        std::memset(side.lists.count, 0, lane.samples.size() * 4);
-        if (call.saved) std::memset(side.lists.per_column, 0, (round_up(width, k.lanes) + k.lanes) * 4);
+        std::memset(side.counts, 0, (round_up(width, k.lanes) + k.lanes) * 4);
         return side;
     }
 
-    ActiveLists target(const Side& side) const {
-        ActiveLists lists = side.lists;
-        if (!call.saved) lists.per_column = nullptr;
-        return lists;
+    void activate(size_t layer, Lane& lane, const float* h, size_t h_stride, size_t width) const {
+        const Side& side = empty_side(layer, lane, width);
+        k.activate({h, h_stride, lane.samples.size(), width, call.layers[layer].activation, side.x, stride, side.counts});
     }
 
-    // Called when tiles [0, t) of a boundary are done: notes the cuts that fall there.
-    void note_cuts(Side& side, size_t width, size_t t, size_t n) {
-        if (!call.saved) return;
-        for (size_t cut = 0; cut <= lanes.size(); ++cut) {
-            if (cut_tile(width, cut) != t) continue;
-            std::memcpy(side.cuts + cut * n, side.lists.count, n * 4);
-            uint64_t below = 0;
-            for (size_t b = 0; b < n; ++b) below += side.lists.count[b];
-            side.below[cut] = below;
+    // Which units any sample has, and whether the samples share enough of them; of the whole batch where its backward
+    // will go by it, else of the lane alone. Returns how many units are active in all.
+    uint64_t choose(size_t l, Lane& lane) const {
+        const size_t inputs = call.layers[l].inputs, batch = call.saved ? call.batch : lane.samples.size();
+        uint64_t active = 0;
+        lane.shared = 0;
+        for (size_t i = 0; i < inputs; ++i) {
+            uint32_t samples = lane.side[l % 2].counts[i];
+            if (call.saved && lanes.size() > 1) {
+                samples = 0;
+                for (const Lane& other : lanes) samples += other.side[l % 2].counts[i];
+            }
+            active += samples;
+            lane.columns[lane.shared] = static_cast<uint32_t>(i);
+            lane.shared += samples != 0;
         }
+        const double dense = static_cast<double>(lane.shared) * static_cast<double>(batch);
+        if (batch < kSharedRows || dense > kSharedGain * static_cast<double>(active)) lane.shared = 0;
+        return active;
     }
 
-    void count_active(Lane& lane, const Side& side) {
-        for (size_t b = 0; b < lane.samples.size(); ++b) lane.active += side.lists.count[b];
-    }
-
-    void compact_input(Lane& lane) {
-        const Layer& first = call.layers[0];
-        Side& side = empty_side(0, lane, first.inputs);
-        for (size_t t = 0, n = tiles(first.inputs); t <= n; ++t) {
-            note_cuts(side, first.inputs, t, lane.samples.size());
-            if (t == n) break;
-            const Range columns = tile(first.inputs, t);
-            k.compact({call.h + lane.samples.first * call.h_stride, call.h_stride, lane.samples.size(), columns.first,
-                       columns.last, first.activation, target(side)});
+    void list_active(size_t l, Lane& lane) const {
+        const size_t n = lane.samples.size(), width = call.layers[l].inputs;
+        Activation as_it_is;
+        as_it_is.low = 0.0f, as_it_is.floor = -INFINITY, as_it_is.identity = true;
+        std::memset(lane.lists.count, 0, n * 4);
+        for (size_t p = 0; p < lanes.size(); ++p) {
+            note_cut(lane, p, n);
+            const Range columns = stretch(width, p);
+            k.compact({lane.side[l % 2].x, stride, n, columns.first, columns.last, as_it_is, lane.lists});
         }
-        count_active(lane, side);
+        note_cut(lane, lanes.size(), n);
+    }
+
+    void note_cut(Lane& lane, size_t cut, size_t n) const {
+        std::memcpy(lane.cuts + cut * n, lane.lists.count, n * 4);
+        lane.below[cut] = 0;
+        for (size_t b = 0; b < n; ++b) lane.below[cut] += lane.lists.count[b];
     }
 
     void run_layer(size_t l, Lane& lane) {
+        if (!lane.samples.size()) return;
         const Layer& layer = call.layers[l];
         const bool last = l + 1 == call.n_layers;
-        const size_t n = lane.samples.size(), item = layer.bf16 ? 2 : 4;
-        const ActiveLists& from = lane.side[l % 2].lists;
+        float* out = last ? call.out + lane.samples.first * call.out_stride : lane.side[(l + 1) % 2].x;
+        const size_t out_stride = last ? call.out_stride : stride;
+        if (lane.shared) {
+            run_shared(l, lane, out, out_stride, last);
+        } else {
+            run_lists(layer, lane, out, out_stride);
+            if (!last) activate(l + 1, lane, out, stride, layer.outputs);
+        }
+    }
+
+    void run_shared(size_t l, Lane& lane, float* out, size_t out_stride, bool last) {
+        const Layer& layer = call.layers[l];
+        ProductTask task{};
+        task.a = lane.side[l % 2].x;
+        task.a_row = stride;
+        task.a_term = 1;
+        task.at = lane.columns;
+        task.terms = lane.shared;
+        task.rows = lane.samples.size();
+        task.b_stride = layer.outputs;
+        task.bf16 = layer.bf16;
+        task.out_stride = out_stride;
+        if (!last) {
+            task.finish = Finish::activate;
+            task.activation = call.layers[l + 1].activation;
+        }
+        uint32_t* counts = last ? nullptr : empty_side(l + 1, lane, layer.outputs).counts;
+        for (size_t t = 0, n = tiles(layer.outputs, k.shared); t < n; ++t) {
+            const Range columns = tile(layer.outputs, k.shared, t);
+            task.b = static_cast<const char*>(layer.weight) + columns.first * (layer.bf16 ? 2 : 4);
+            task.bias = layer.bias ? layer.bias + columns.first : nullptr;
+            task.vectors = static_cast<int>(vectors(columns.size()));
+            task.tail = static_cast<int>(columns.size() % k.lanes);
+            task.out = out + columns.first;
+            task.counts = counts ? counts + columns.first : nullptr;
+            k.product(task);
+        }
+    }
+
+    void run_lists(const Layer& layer, Lane& lane, float* out, size_t out_stride) {
+        const ActiveLists& from = lane.lists;
         const Segment segment{from.values, from.indices, nullptr, from.count, from.stride};
         ForwardTask task{};
-        task.batch = n;
+        task.batch = lane.samples.size();
         task.segments = &segment;
         task.n_segments = 1;
         task.weight_stride = layer.outputs;
         task.bf16 = layer.bf16;
-        task.out_stride = call.out_stride;
-        Side* side = last ? nullptr : &empty_side(l + 1, lane, layer.outputs);
-        if (side) {
-            task.activation = call.layers[l + 1].activation;
-            task.lists = target(*side);
-        }
-        for (size_t t = 0, count = tiles(layer.outputs); t < count; ++t) {
-            const Range columns = tile(layer.outputs, t);
-            if (side) note_cuts(*side, layer.outputs, t, n);
-            task.column = columns.first;
+        task.out_stride = out_stride;
+        for (size_t t = 0, n = tiles(layer.outputs, k.wide); t < n; ++t) {
+            const Range columns = tile(layer.outputs, k.wide, t);
             task.vectors = static_cast<int>(vectors(columns.size()));
             task.tail = static_cast<int>(columns.size() % k.lanes);
-            task.weight = static_cast<const char*>(layer.weight) + columns.first * item;
+            task.weight = static_cast<const char*>(layer.weight) + columns.first * (layer.bf16 ? 2 : 4);
             task.bias = layer.bias ? layer.bias + columns.first : nullptr;
-            task.out = last ? call.out + lane.samples.first * call.out_stride + columns.first : nullptr;
+            task.out = out + columns.first;
             k.forward(task);
         }
-        if (side) {
-            note_cuts(*side, layer.outputs, tiles(layer.outputs), n);
-            count_active(lane, *side);
+    }
+
+    // Of its own samples, the units that the batch shares.
+    void save_shared(size_t l, size_t p, size_t offset, uint64_t active) {
+        const Lane& lane = lanes[p];
+        const size_t n = lane.shared, wide = shared_stride(n);
+        if (p == 0) write_shared_row(call.saved, l, offset, active, call.layers[l].inputs, call.batch, lane.columns, n);
+        for (size_t b = 0; b < lane.samples.size(); ++b) {
+            const float* x = lane.side[l % 2].x + b * stride;
+            float* row = shared_rows(call.saved, offset, n) + (lane.samples.first + b) * wide;
+            for (size_t u = 0; u < n; ++u) row[u] = x[lane.columns[u]];
+            std::memset(row + n, 0, (wide - n) * sizeof(float));
         }
     }
 
     // Thread p sorts the p-th stretch of inputs, from the lists of every lane; samples stay in order.
-    size_t save(size_t l, size_t p, size_t offset) {
-        const size_t inputs = call.layers[l].inputs, end = lanes.size();
-        auto below = [&](size_t cut) {
-            uint64_t n = 0;
-            for (const Lane& lane : lanes) n += lane.side[l % 2].below[cut];
-            return n;
-        };
-        const size_t total = below(end);
-        const SavedTarget to = saved_target(call.saved, offset, inputs, total);
-        const size_t t0 = cut_tile(inputs, p), t1 = cut_tile(inputs, p + 1);
-        const size_t first = t0 < tiles(inputs) ? tile(inputs, t0).first : inputs;
-        const size_t last = t1 < tiles(inputs) ? tile(inputs, t1).first : inputs;
+    void save_lists(size_t l, size_t p, size_t offset, uint64_t active) {
+        const size_t inputs = call.layers[l].inputs;
+        const SavedTarget to = saved_target(call.saved, offset, inputs, active);
+        const Range columns = stretch(inputs, p);
         uint32_t* cursor = lanes[p].cursor;
-        uint64_t next = below(p);
-        for (size_t i = first; i < last; ++i) {
-            cursor[i - first] = to.column_start[i] = static_cast<uint32_t>(next);
-            for (const Lane& lane : lanes) next += lane.side[l % 2].lists.per_column[i];
+        uint64_t next = 0;
+        for (const Lane& lane : lanes) next += lane.below[p];
+        for (size_t i = columns.first; i < columns.last; ++i) {
+            cursor[i - columns.first] = to.column_start[i] = static_cast<uint32_t>(next);
+            for (const Lane& lane : lanes) next += lane.side[l % 2].counts[i];
         }
         if (p == 0) {
-            write_row(call.saved, l, offset, total, inputs);
-            to.column_start[inputs] = static_cast<uint32_t>(total);
+            write_row(call.saved, l, offset, active, inputs);
+            to.column_start[inputs] = static_cast<uint32_t>(active);
         }
         for (const Lane& lane : lanes) {
-            const Side& side = lane.side[l % 2];
             const size_t n = lane.samples.size();
-            scatter_lists(side.lists, 0, n, lane.samples.first, side.cuts + p * n, side.cuts + (p + 1) * n,
-                          static_cast<uint32_t>(first), cursor, to, index_bytes(call.batch));
+            scatter_lists(lane.lists, 0, n, lane.samples.first, lane.cuts + p * n, lane.cuts + (p + 1) * n,
+                          static_cast<uint32_t>(columns.first), cursor, to, index_bytes(call.batch));
         }
-        return offset + saved_layer_bytes(inputs, total, index_bytes(call.batch));
     }
 
     void run(int id, int n) {
-        size_t offset = saved_table_bytes(call.n_layers), after = offset;
+        size_t offset = saved_table_bytes(call.n_layers);
         auto each = [&](auto&& work) {
             for (size_t p = id; p < lanes.size(); p += n) work(p);
         };
-        each([&](size_t p) { compact_input(lanes[p]); });
+        each([&](size_t p) {
+            const Lane& lane = lanes[p];
+            activate(0, lanes[p], call.h + lane.samples.first * call.h_stride, call.h_stride, call.layers[0].inputs);
+        });
         for (size_t l = 0; l < call.n_layers; ++l) {
+            if (call.saved) barrier.wait(n);
+            uint64_t active = 0;
+            each([&](size_t p) {
+                active = choose(l, lanes[p]);
+                if (!call.saved || p == 0) lanes[p].active += active;
+                if (!lanes[p].shared) list_active(l, lanes[p]);
+            });
             if (call.saved) {
-                barrier.wait(n);
-                each([&](size_t p) { after = save(l, p, offset); });
-                offset = after;
+                const size_t shared = lanes[id].shared;  // the same in every lane
+                if (!shared) barrier.wait(n);
+                each([&](size_t p) { shared ? save_shared(l, p, offset, active) : save_lists(l, p, offset, active); });
+                offset += shared ? saved_shared_bytes(shared, call.batch)
+                                 : saved_layer_bytes(call.layers[l].inputs, active, index_bytes(call.batch));
             }
             each([&](size_t p) { run_layer(l, lanes[p]); });
         }

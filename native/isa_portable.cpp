@@ -6,10 +6,12 @@
 #include "forward.inl.h"
 #include "machine_limits.inl.h"
 #include "residual.inl.h"
+#include "shared.inl.h"
 
 namespace hush {
-const Kernels portable_kernels = {"portable",         Portable::W,     Portable::kWide,      Portable::kPacked,  Portable::kBack,
-                                 compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
+const Kernels portable_kernels = {
+    "portable",       Portable::W,    Portable::kWide, Portable::kPacked, Portable::kBack,   Portable::kShared,  activate<Portable>,
+    product<Portable>, compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
 const ResidualKernels portable_residual = {"portable", residual_sample<Portable>, stream_back<Portable>};
 const LimitKernels portable_limits = {"portable", multiply<Portable>, read<Portable>};
 const ConvKernels portable_convolution = {"portable",          Portable::W,          ConvSizes<Portable>::kTile, count_units<Portable>,

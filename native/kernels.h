@@ -82,6 +82,47 @@ struct PackTask {
     float* out;
 };
 
+// φ of a row-major h, dense, into out; counts[j] += the samples in which column j is active, where anybody asks.
+// Rows of out have room for whole vectors; out may be h.
+struct ActivateTask {
+    const float* h;
+    size_t row_stride, batch, width;
+    Activation activation;
+    float* out;
+    size_t out_stride;
+    uint32_t* counts;
+};
+
+// A tile of columns of a dense product, in registers:
+//
+//   out[m, tile] = bias + Σ_k a[m, k] · b[k, tile]     m < rows, k < terms
+//
+// With a list `at`, term k stands at at[k] in both factors: that is how a layer's shared active inputs are picked.
+enum class Finish : int {
+    plain,
+    activate,  // out = φ(·), and counts
+    slope      // out = · where φ′(y) = 1, else 0, and sums over the rows
+};
+struct ProductTask {
+    const float* a;  // a[m, k] at a[m · a_row + k · a_term]
+    size_t a_row, a_term;
+    const void* b;  // at the tile's first column
+    size_t b_stride;
+    bool bf16;
+    const uint32_t* at;  // null: every k
+    size_t rows, terms;
+    int vectors, tail;  // tail: lanes of b's, the bias's and a plain out's last vector, 0 when it is full
+    const float* bias;  // or null
+    float* out;
+    size_t out_stride;
+    Finish finish;
+    Activation activation;
+    uint32_t* counts;
+    const float* y;
+    size_t y_stride;
+    float* sums;
+};
+
 enum class Update : int { none, gradient, sgd, momentum, adamw };
 
 struct Optimizer {
@@ -122,7 +163,9 @@ struct BackwardTask {
 
 struct Kernels {
     const char* name;
-    int lanes, wide, packed, back;
+    int lanes, wide, packed, back, shared;
+    void (*activate)(const ActivateTask&);
+    void (*product)(const ProductTask&);
     void (*compact)(const CompactTask&);
     void (*pack)(const PackTask&);
     void (*forward)(const ForwardTask&);

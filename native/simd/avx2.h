@@ -25,6 +25,7 @@ struct Avx2 {
     static constexpr int kWide = 12;   // vectors of a forward tile read straight from the weights
     static constexpr int kPacked = 7;  // vectors of a forward tile read from a packed copy
     static constexpr int kBack = 5;    // vectors of a backward tile: 5 weights, 5 gradients, 4 sums, 2 temporaries
+    static constexpr int kShared = 3;   // vectors of a tile of four samples that share their active units
     using F = __m256;
     using A = __m256;  // which lanes are active
 
@@ -57,6 +58,7 @@ struct Avx2 {
     static F at_most(F x, F high) { return _mm256_min_ps(high, x); }
     static A nonzero(F x) { return _mm256_cmp_ps(x, zero(), _CMP_NEQ_UQ); }
     static A not_at_most(F x, F t) { return _mm256_cmp_ps(x, t, _CMP_NLE_UQ); }
+    static A no_more(F x, F t) { return _mm256_cmp_ps(x, t, _CMP_LE_OQ); }  // false for a NaN
     static F keep(F x, A a) { return _mm256_and_ps(x, a); }
     static A first(A a, int n) { return _mm256_and_ps(a, _mm256_castsi256_ps(lanes(n))); }
     static unsigned bits(A a) { return static_cast<unsigned>(_mm256_movemask_ps(a)); }

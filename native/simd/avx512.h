@@ -11,6 +11,7 @@ struct Avx512 {
     static constexpr int kWide = 20;   // a 300-wide output stays in 19 registers
     static constexpr int kPacked = 7;
     static constexpr int kBack = 5;
+    static constexpr int kShared = 6;
     using F = __m512;
     using A = __mmask16;
 
@@ -41,6 +42,7 @@ struct Avx512 {
     static F at_most(F x, F high) { return _mm512_min_ps(high, x); }
     static A nonzero(F x) { return _mm512_cmp_ps_mask(x, zero(), _CMP_NEQ_UQ); }
     static A not_at_most(F x, F t) { return _mm512_cmp_ps_mask(x, t, _CMP_NLE_UQ); }
+    static A no_more(F x, F t) { return _mm512_cmp_ps_mask(x, t, _CMP_LE_OQ); }
     static F keep(F x, A a) { return _mm512_maskz_mov_ps(a, x); }
     static A first(A a, int n) { return static_cast<A>(a & lanes(n)); }
     static unsigned bits(A a) { return a; }

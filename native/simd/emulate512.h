@@ -73,7 +73,9 @@ inline F min(const F& a, const F& b) { return each<F>([&](int i) { return a.v[i]
 inline M compare(const F& a, const F& b, int how) {
     unsigned m = 0;
     for (int i = 0; i < 16; ++i) {
-        const bool yes = how == _CMP_NEQ_UQ ? !(a.v[i] == b.v[i]) : !(a.v[i] <= b.v[i]);  // or _CMP_NLE_UQ
+        const bool yes = how == _CMP_NEQ_UQ   ? !(a.v[i] == b.v[i])
+                         : how == _CMP_LE_OQ ? a.v[i] <= b.v[i]
+                                             : !(a.v[i] <= b.v[i]);  // _CMP_NLE_UQ
         m |= static_cast<unsigned>(yes) << i;
     }
     return static_cast<M>(m);

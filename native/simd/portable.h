@@ -11,6 +11,7 @@ struct Portable {
     static constexpr int kWide = 4;
     static constexpr int kPacked = 4;
     static constexpr int kBack = 4;
+    static constexpr int kShared = 2;
     struct F {
         float v[W];
     };
@@ -78,6 +79,11 @@ struct Portable {
     static A not_at_most(F x, F t) {
         const float bound = t.v[0];
         return test(x, [bound](float a) { return !(a <= bound); });
+    }
+    static A no_more(F x, F t) {
+        A r;
+        for (int i = 0; i < W; ++i) r.v[i] = x.v[i] <= t.v[i];
+        return r;
     }
     static F keep(F x, A a) {
         for (int i = 0; i < W; ++i) x.v[i] = a.v[i] ? x.v[i] : 0.0f;
