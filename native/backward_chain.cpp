@@ -292,6 +292,17 @@ struct Backward {
         if (gradients[l].want_weight) step_shared(l, part, s, own, outputs, from, turn);
     }
 
+    // The weights of the u-th shared input of this part, which the thread will want one layer later.
+    void fetch_ahead(size_t l, int part, size_t u) const {
+        const SavedLayer s = saved_layer(saved, l);
+        if (!s.shared) return;
+        const Range own = shared_part(s, layers[l].inputs, part).shared;
+        if (u >= own.size()) return;
+        const size_t bytes = layers[l].outputs * sizeof(float);
+        const char* row = static_cast<const char*>(layers[l].weight) + s.columns[own.first + u] * bytes;
+        for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, 2);
+    }
+
     // δ of the part's shared inputs, W δ where φ has slope 1.
     void pass_shared(size_t l, int part, const SavedLayer& s, const SharedPart& own, const Outputs& outputs,
                      const float* from, float* to, int turn) {
@@ -299,6 +310,7 @@ struct Backward {
         const SharedScratch& mine = scratch[part];
         const size_t n = own.shared.size(), wide = round_up(n, k.lanes);
         for (size_t u = 0; u < n; ++u) {
+            if (l) fetch_ahead(l - 1, part, u);
             const float* row = static_cast<const float*>(layer.weight) + s.columns[own.shared.first + u] * layer.outputs;
             for (size_t j = 0; j < outputs.count; ++j) mine.weights[j * wide + u] = row[outputs[j]];
         }

@@ -164,6 +164,7 @@ struct BySamples {
         task.terms = lane.shared;
         task.rows = lane.samples.size();
         task.b_stride = layer.outputs;
+        task.b_rows = layer.inputs;
         task.bf16 = layer.bf16;
         task.out_stride = out_stride;
         if (!last) {

@@ -107,7 +107,7 @@ struct ProductTask {
     const float* a;  // a[m, k] at a[m · a_row + k · a_term]
     size_t a_row, a_term;
     const void* b;  // at the tile's first column
-    size_t b_stride;
+    size_t b_stride, b_rows;
     bool bf16;
     const uint32_t* at;  // null: every k
     size_t rows, terms;

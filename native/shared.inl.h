@@ -23,8 +23,10 @@ void activate(const ActivateTask& t) {
     }
 }
 
-// M rows by N vectors of sums stay in registers: a vector of b is loaded once for M multiplications.
-template <class S, int M, int N, bool Tail, class T>
+// M rows by N vectors of sums stay in registers: a vector of b is loaded once for M multiplications. A row of b is read in
+// whole vectors: lanes behind its end take what follows it, and are never written; only b's last row is read with a mask,
+// which costs twice the time.
+template <class S, int M, int N, class T>
 inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bias, const ActivationLanes<S>& phi,
                          const SlopeLanes<S>& slope) {
     using F = typename S::F;
@@ -35,7 +37,7 @@ inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bi
     for (int r = 0; r < M; ++r)
 #pragma GCC unroll 8
         for (int v = 0; v < N; ++v) sum[r][v] = bias[v];
-    auto term = [&](size_t k) {
+    auto term = [&]<bool Masked>(size_t k) {
         const T* row = b + k * t.b_stride;
         const float* x = a + k * t.a_term;
         F by[M];
@@ -43,15 +45,18 @@ inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bi
         for (int r = 0; r < M; ++r) by[r] = S::set1(x[r * t.a_row]);
 #pragma GCC unroll 8
         for (int v = 0; v < N; ++v) {
-            const F w = Tail && v == N - 1 ? S::load_n(row + v * S::W, t.tail) : S::load(row + v * S::W);
+            const F w = Masked && v == N - 1 ? S::load_n(row + v * S::W, t.tail) : S::load(row + v * S::W);
 #pragma GCC unroll 8
             for (int r = 0; r < M; ++r) sum[r][v] = S::fma(by[r], w, sum[r][v]);
         }
     };
+    auto at = [&](size_t k) { return t.at ? size_t{t.at[k]} : k; };
+    const size_t whole = t.terms && t.tail && at(t.terms - 1) + 1 == t.b_rows ? t.terms - 1 : t.terms;
     if (t.at)
-        for (size_t k = 0; k < t.terms; ++k) term(t.at[k]);
+        for (size_t k = 0; k < whole; ++k) term.template operator()<false>(t.at[k]);
     else
-        for (size_t k = 0; k < t.terms; ++k) term(k);
+        for (size_t k = 0; k < whole; ++k) term.template operator()<false>(k);
+    if (whole < t.terms) term.template operator()<true>(at(whole));
     for (int r = 0; r < M; ++r) {
         float* out = t.out + (m + r) * t.out_stride;
         const float* y = t.y + (m + r) * t.y_stride;
@@ -77,28 +82,25 @@ inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bi
     }
 }
 
-template <class S, int N, bool Tail, class T>
+template <class S, int N, class T>
 void product_tile(const ProductTask& t) {
     const ActivationLanes<S> phi(t.activation);
     const SlopeLanes<S> slope(t.activation);
     typename S::F bias[N];
     for (int v = 0; v < N; ++v) {
         bias[v] = S::zero();
-        if (t.bias) bias[v] = Tail && v == N - 1 ? S::load_n(t.bias + v * S::W, t.tail) : S::load(t.bias + v * S::W);
+        if (t.bias) bias[v] = t.tail && v == N - 1 ? S::load_n(t.bias + v * S::W, t.tail) : S::load(t.bias + v * S::W);
     }
     size_t m = 0;
-    for (; m + 4 <= t.rows; m += 4) product_rows<S, 4, N, Tail, T>(t, m, bias, phi, slope);
-    for (; m < t.rows; ++m) product_rows<S, 1, N, Tail, T>(t, m, bias, phi, slope);
+    for (; m + 4 <= t.rows; m += 4) product_rows<S, 4, N, T>(t, m, bias, phi, slope);
+    for (; m < t.rows; ++m) product_rows<S, 1, N, T>(t, m, bias, phi, slope);
 }
 
 template <class S, int N>
 void product_n(const ProductTask& t) {
     if constexpr (N > 0) {
         if (t.vectors != N) return product_n<S, N - 1>(t);
-        if (t.bf16)
-            t.tail ? product_tile<S, N, true, uint16_t>(t) : product_tile<S, N, false, uint16_t>(t);
-        else
-            t.tail ? product_tile<S, N, true, float>(t) : product_tile<S, N, false, float>(t);
+        t.bf16 ? product_tile<S, N, uint16_t>(t) : product_tile<S, N, float>(t);
     }
 }
 
