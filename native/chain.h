@@ -28,7 +28,7 @@ struct LayerGradient {
 };
 
 // The compact activations of all layers in one block:
-//   table:      magic, batch, layers, bytes per sample index; then per layer: offset, active, inputs, shared
+//   table:      magic, batch, layers, bytes per sample index; then per layer: offset, active in lists, inputs, shared
 //   per layer:  where every input has its own samples, shared = 0, input by input:
 //                 column_start u32[inputs + 1] | values f32[active] | samples u16 or u32[active]
 //               where all samples share most of their active inputs, those that any of them has, sample by sample:
@@ -56,8 +56,8 @@ struct SavedTarget {
 SavedTarget saved_target(char* saved, size_t offset, size_t inputs, size_t active);
 void write_table(char* saved, size_t layers, size_t batch);
 void write_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs);
-void write_shared_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs, size_t batch,
-                      const uint32_t* columns, size_t shared);
+void write_shared_row(char* saved, size_t layer, size_t offset, size_t inputs, size_t batch, const uint32_t* columns,
+                      size_t shared);
 float* shared_rows(char* saved, size_t offset, size_t shared);
 inline size_t shared_stride(size_t shared) { return (shared + 15) / 16 * 16; }  // whole vectors of any lane type
 

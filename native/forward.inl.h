@@ -48,13 +48,19 @@ void pack(const PackTask& t) {
     t.bf16 ? pack_rows<S, uint16_t>(t) : pack_rows<S, float>(t);
 }
 
+// So few samples do not find the rows they want in L2: each is fetched while some rows before it are added.
+constexpr size_t kFewSamples = 4;
+constexpr uint32_t kFetchAhead = 2;
+
 // N vectors of outputs stay in registers while a sample's active inputs stream past.
-template <class S, int N, bool Tail, class T>
+template <class S, int N, class T>
 void forward_tile(const ForwardTask& t) {
     const T* weight = static_cast<const T*>(t.weight);
     const ActivationLanes<S> phi(t.activation);
     const size_t stride = t.weight_stride;
     const uint32_t first_row = t.first_row;
+    // A packed tile, whose stride is its own width, is padded with zeros.
+    const bool masked = t.tail && stride != static_cast<size_t>(N * S::W);
     typename S::F bias[N];
     for (int v = 0; v < N; ++v) bias[v] = S::zero();
     if (t.bias)
@@ -70,15 +76,26 @@ void forward_tile(const ForwardTask& t) {
             const uint32_t* indices = g.indices + b * g.stride;
             uint32_t k = g.begin ? g.begin[b] : 0;
             const uint32_t end = g.end[b];
-            auto one = [&](uint32_t j) {
+            uint32_t whole = end;
+            if (masked && k < end)
+                whole = k + static_cast<uint32_t>(whole_rows<S>(end - k, indices[end - 1] - first_row, t.rows, stride));
+            auto one = [&]<bool Masked>(uint32_t j) {
                 const T* w = weight + (indices[j] - first_row) * stride;
                 const typename S::F x = S::set1(values[j]);
 #pragma GCC unroll 32
                 for (int v = 0; v < N; ++v)
-                    acc[v] = S::fma(x, Tail && v == N - 1 ? S::load_n(w + v * S::W, t.tail) : S::load(w + v * S::W),
+                    acc[v] = S::fma(x, Masked && v == N - 1 ? S::load_n(w + v * S::W, t.tail) : S::load(w + v * S::W),
                                     acc[v]);
             };
-            for (; k < end; ++k) one(k);
+            if (t.batch <= kFewSamples)
+                for (; k + kFetchAhead < whole; ++k) {
+                    const T* next = weight + (indices[k + kFetchAhead] - first_row) * stride;
+#pragma GCC unroll 32
+                    for (int v = 0; v < N; ++v) __builtin_prefetch(next + v * S::W, 0, 3);
+                    one.template operator()<false>(k);
+                }
+            for (; k < whole; ++k) one.template operator()<false>(k);
+            for (; k < end; ++k) one.template operator()<true>(k);
         }
         if (t.partial) {
             for (int v = 0; v < N; ++v) S::store(t.partial + (b * N + v) * S::W, acc[v]);
@@ -114,12 +131,7 @@ void forward_n(const ForwardTask& t) {
         return;
     } else {
         if (t.vectors != N) return forward_n<S, N - 1>(t);
-        // A packed tile (stride = its own width) is padded with zeros: only the raw weights need a masked load.
-        const bool masked = t.tail && t.weight_stride != static_cast<size_t>(N * S::W);
-        if (t.bf16)
-            masked ? forward_tile<S, N, true, uint16_t>(t) : forward_tile<S, N, false, uint16_t>(t);
-        else
-            masked ? forward_tile<S, N, true, float>(t) : forward_tile<S, N, false, float>(t);
+        t.bf16 ? forward_tile<S, N, uint16_t>(t) : forward_tile<S, N, float>(t);
     }
 }
 

@@ -187,6 +187,7 @@ struct Forward {
             } else {
                 task.weight = weight;
                 task.weight_stride = layer.outputs;
+                task.rows = layer.inputs;
                 task.bf16 = layer.bf16;
                 k.forward(task);
             }
@@ -218,6 +219,7 @@ struct Forward {
                 k.pack({weight + rows.first * layer.outputs * (layer.bf16 ? 2 : 4), layer.outputs, rows.size(), layer.bf16,
                         task.vectors, task.tail, s.tile});
                 task.first_row = static_cast<uint32_t>(rows.first);
+                task.rows = rows.size();
                 segment = {lists.values, lists.indices, block ? from.cuts[p] + block * batch : nullptr,
                            block + 1 < n ? from.cuts[p] + (block + 1) * batch : lists.count, lists.stride};
                 task.partial = rows.last < layer.inputs ? s.partial : nullptr;

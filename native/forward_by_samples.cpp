@@ -8,6 +8,7 @@
 // together, and once more where what the backward reads is sorted by input and each thread sorts a stretch of inputs.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "buffers.h"
@@ -101,11 +102,12 @@ struct BySamples {
     }
 
     // Which units any sample has, and whether the samples share enough of them; of the whole batch where its backward
-    // will go by it, else of the lane alone. Returns how many units are active in all.
-    uint64_t choose(size_t l, Lane& lane) const {
+    // will go by it, else of the lane alone.
+    void choose(size_t l, Lane& lane) const {
         const size_t inputs = call.layers[l].inputs, batch = call.saved ? call.batch : lane.samples.size();
         uint64_t active = 0;
         lane.shared = 0;
+        if (batch < kSharedRows) return;
         for (size_t i = 0; i < inputs; ++i) {
             uint32_t samples = lane.side[l % 2].counts[i];
             if (call.saved && lanes.size() > 1) {
@@ -117,8 +119,13 @@ struct BySamples {
             lane.shared += samples != 0;
         }
         const double dense = static_cast<double>(lane.shared) * static_cast<double>(batch);
-        if (batch < kSharedRows || dense > kSharedGain * static_cast<double>(active)) lane.shared = 0;
-        return active;
+        if (dense > kSharedGain * static_cast<double>(active)) lane.shared = 0;
+    }
+
+    uint64_t count_active(size_t l, const Lane& lane) const {
+        if (!lane.shared) return lane.below.back();
+        const uint32_t* counts = lane.side[l % 2].counts;
+        return std::accumulate(counts, counts + call.layers[l].inputs, uint64_t{0});
     }
 
     void list_active(size_t l, Lane& lane) const {
@@ -192,6 +199,7 @@ struct BySamples {
         task.segments = &segment;
         task.n_segments = 1;
         task.weight_stride = layer.outputs;
+        task.rows = layer.inputs;
         task.bf16 = layer.bf16;
         task.out_stride = out_stride;
         for (size_t t = 0, n = tiles(layer.outputs, k.wide); t < n; ++t) {
@@ -206,10 +214,10 @@ struct BySamples {
     }
 
     // Of its own samples, the units that the batch shares.
-    void save_shared(size_t l, size_t p, size_t offset, uint64_t active) {
+    void save_shared(size_t l, size_t p, size_t offset) {
         const Lane& lane = lanes[p];
         const size_t n = lane.shared, wide = shared_stride(n);
-        if (p == 0) write_shared_row(call.saved, l, offset, active, call.layers[l].inputs, call.batch, lane.columns, n);
+        if (p == 0) write_shared_row(call.saved, l, offset, call.layers[l].inputs, call.batch, lane.columns, n);
         for (size_t b = 0; b < lane.samples.size(); ++b) {
             const float* x = lane.side[l % 2].x + b * stride;
             float* row = shared_rows(call.saved, offset, n) + (lane.samples.first + b) * wide;
@@ -252,18 +260,23 @@ struct BySamples {
         });
         for (size_t l = 0; l < call.n_layers; ++l) {
             if (call.saved) barrier.wait(n);
-            uint64_t active = 0;
             each([&](size_t p) {
-                active = choose(l, lanes[p]);
-                if (!call.saved || p == 0) lanes[p].active += active;
+                choose(l, lanes[p]);
                 if (!lanes[p].shared) list_active(l, lanes[p]);
+                lanes[p].active += count_active(l, lanes[p]);
             });
             if (call.saved) {
                 const size_t shared = lanes[id].shared;  // the same in every lane
                 if (!shared) barrier.wait(n);
-                each([&](size_t p) { shared ? save_shared(l, p, offset, active) : save_lists(l, p, offset, active); });
-                offset += shared ? saved_shared_bytes(shared, call.batch)
-                                 : saved_layer_bytes(call.layers[l].inputs, active, index_bytes(call.batch));
+                if (shared) {
+                    each([&](size_t p) { save_shared(l, p, offset); });
+                    offset += saved_shared_bytes(shared, call.batch);
+                } else {
+                    uint64_t active = 0;
+                    for (const Lane& lane : lanes) active += lane.below.back();
+                    each([&](size_t p) { save_lists(l, p, offset, active); });
+                    offset += saved_layer_bytes(call.layers[l].inputs, active, index_bytes(call.batch));
+                }
             }
             each([&](size_t p) { run_layer(l, lanes[p]); });
         }

@@ -23,8 +23,8 @@ ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_
         largest = std::max(largest, weights);
         bytes = std::max(bytes, weights * (layers[l].bf16 ? 2 : 4));
     }
+    if (batch < static_cast<size_t>(call.threads) && batch * largest < kAloneWeights) call.threads = 1;
     if (bytes <= kL2Bytes && batch >= static_cast<size_t>(call.threads)) return forward_by_samples(call);
-    if (batch * largest < kAloneWeights) call.threads = 1;
     return forward_by_outputs(call);
 }
 

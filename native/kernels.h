@@ -36,6 +36,15 @@ inline void fetch(Ahead* a) {
     }
 }
 
+// Rows of weights are read in whole vectors: lanes behind a row's end take what follows it, and are never used. Only the
+// last row, or all of rows shorter than a vector, is read with a mask: a masked load costs several times a plain one.
+// `entries` rows are read in rising order, the last of them `last`; how many of them may be read whole.
+template <class S>
+inline size_t whole_rows(size_t entries, size_t last, size_t rows, size_t stride) {
+    if (stride < S::W) return 0;
+    return entries && last + 1 == rows ? entries - 1 : entries;
+}
+
 // Appends φ(h), columns [first, last) of a row-major h, to each sample's list.
 struct CompactTask {
     const float* h;
@@ -58,6 +67,7 @@ struct ForwardTask {
     const void* weight;  // at the tile's first column
     size_t weight_stride;
     uint32_t first_row;  // the input that the first row of weight belongs to
+    size_t rows;         // of weight
     bool bf16;
     int vectors, tail;  // tail: lanes of the last vector, 0 when it is full
     const float* bias;  // at the tile's first column, or null

@@ -83,12 +83,16 @@ void add_branch(const SampleTask& t, size_t column, int tail) {
     typename S::F branch[N];
 #pragma GCC unroll 32
     for (int v = 0; v < N; ++v) branch[v] = t.bias ? get(t.bias + column, v) : S::zero();
-    for (uint32_t k = 0; k < t.count; ++k) {
+    auto one = [&]<bool Masked>(uint32_t k) {
         const T* w = weight + t.indices[k] * stride;
         const typename S::F a = S::set1(t.values[k]);
 #pragma GCC unroll 32
-        for (int v = 0; v < N; ++v) branch[v] = S::fma(a, get(w, v), branch[v]);
-    }
+        for (int v = 0; v < N; ++v) branch[v] = S::fma(a, Masked ? get(w, v) : S::load(w + v * S::W), branch[v]);
+    };
+    uint32_t k = 0, whole = t.count;
+    if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, t.indices[whole - 1], t.width, stride));
+    for (; k < whole; ++k) one.template operator()<false>(k);
+    for (; k < t.count; ++k) one.template operator()<true>(k);
     const typename S::F beta = S::set1(t.beta);
 #pragma GCC unroll 32
     for (int v = 0; v < N; ++v) {

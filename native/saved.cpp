@@ -65,10 +65,10 @@ float* shared_rows(char* saved, size_t offset, size_t shared) {
     return reinterpret_cast<float*>(saved + offset + round_up(shared * 4, kLine));
 }
 
-void write_shared_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs, size_t batch,
-                      const uint32_t* columns, size_t shared) {
+void write_shared_row(char* saved, size_t layer, size_t offset, size_t inputs, size_t batch, const uint32_t* columns,
+                      size_t shared) {
     uint64_t* row = reinterpret_cast<uint64_t*>(saved) + 4 + kRow * layer;
-    row[0] = offset, row[1] = active, row[2] = inputs, row[3] = shared;
+    row[0] = offset, row[1] = 0, row[2] = inputs, row[3] = shared;
     char* at = saved + offset;
     std::memcpy(at, columns, shared * 4);
     std::memset(at + shared * 4, 0, round_up(shared * 4, kLine) - shared * 4);
@@ -104,7 +104,7 @@ SavedLayer saved_layer(const char* saved, size_t layer) {
     const size_t inputs = row[2], active = row[1], shared = row[3];
     if (shared) {
         SavedLayer found;
-        found.active = active, found.shared = shared, found.stride = shared_stride(shared);
+        found.shared = shared, found.stride = shared_stride(shared);
         found.columns = reinterpret_cast<const uint32_t*>(at);
         found.rows = reinterpret_cast<const float*>(at + round_up(shared * 4, kLine));
         return found;

@@ -23,9 +23,7 @@ void activate(const ActivateTask& t) {
     }
 }
 
-// M rows by N vectors of sums stay in registers: a vector of b is loaded once for M multiplications. A row of b is read in
-// whole vectors: lanes behind its end take what follows it, and are never written; only b's last row is read with a mask,
-// which costs twice the time.
+// M rows by N vectors of sums stay in registers: a vector of b is loaded once for M multiplications.
 template <class S, int M, int N, class T>
 inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bias, const ActivationLanes<S>& phi,
                          const SlopeLanes<S>& slope) {
@@ -51,12 +49,13 @@ inline void product_rows(const ProductTask& t, size_t m, const typename S::F* bi
         }
     };
     auto at = [&](size_t k) { return t.at ? size_t{t.at[k]} : k; };
-    const size_t whole = t.terms && t.tail && at(t.terms - 1) + 1 == t.b_rows ? t.terms - 1 : t.terms;
+    size_t k = 0, whole = t.terms;
+    if (t.tail && whole) whole = whole_rows<S>(whole, at(whole - 1), t.b_rows, t.b_stride);
     if (t.at)
-        for (size_t k = 0; k < whole; ++k) term.template operator()<false>(t.at[k]);
+        for (; k < whole; ++k) term.template operator()<false>(t.at[k]);
     else
-        for (size_t k = 0; k < whole; ++k) term.template operator()<false>(k);
-    if (whole < t.terms) term.template operator()<true>(at(whole));
+        for (; k < whole; ++k) term.template operator()<false>(k);
+    for (; k < t.terms; ++k) term.template operator()<true>(at(k));
     for (int r = 0; r < M; ++r) {
         float* out = t.out + (m + r) * t.out_stride;
         const float* y = t.y + (m + r) * t.y_stride;
