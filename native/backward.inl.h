@@ -83,9 +83,17 @@ void update(const Optimizer& o, float* weight, const float* gradient, float* sta
     const Step<S> step(o);
     size_t i = 0;
     auto at = [i = &i](float* p) { return p ? p + *i : nullptr; };
-    for (; i + S::W <= n; i += S::W)
+    // AdamW does nothing where the gradient and both moments are zero, as they are for units that were never active.
+    const bool may_skip = o.kind == Update::adamw && o.weight_decay == 0.0f && o.eps > 0.0f;
+    auto idle = [&] {
+        return !S::any(S::nonzero(S::load(gradient + i))) && !S::any(S::nonzero(S::load(state1 + i))) &&
+               !S::any(S::nonzero(S::load(state2 + i)));
+    };
+    for (; i + S::W <= n; i += S::W) {
+        if (may_skip && idle()) continue;
         apply<S, false>(step, S::load(weight + i), S::load(gradient + i), weight + i, nullptr, at(state1), at(state2),
                         S::W);
+    }
     if (i < n) {
         const int tail = static_cast<int>(n - i);
         apply<S, true>(step, S::load_n(weight + i, tail), S::load_n(gradient + i, tail), weight + i, nullptr,

@@ -59,6 +59,7 @@ struct Avx2 {
     static A nonzero(F x) { return _mm256_cmp_ps(x, zero(), _CMP_NEQ_UQ); }
     static A not_at_most(F x, F t) { return _mm256_cmp_ps(x, t, _CMP_NLE_UQ); }
     static A no_more(F x, F t) { return _mm256_cmp_ps(x, t, _CMP_LE_OQ); }  // false for a NaN
+    static bool any(A a) { return bits(a) != 0; }
     static F keep(F x, A a) { return _mm256_and_ps(x, a); }
     static A first(A a, int n) { return _mm256_and_ps(a, _mm256_castsi256_ps(lanes(n))); }
     static unsigned bits(A a) { return static_cast<unsigned>(_mm256_movemask_ps(a)); }

@@ -43,6 +43,7 @@ struct Avx512 {
     static A nonzero(F x) { return _mm512_cmp_ps_mask(x, zero(), _CMP_NEQ_UQ); }
     static A not_at_most(F x, F t) { return _mm512_cmp_ps_mask(x, t, _CMP_NLE_UQ); }
     static A no_more(F x, F t) { return _mm512_cmp_ps_mask(x, t, _CMP_LE_OQ); }
+    static bool any(A a) { return a != 0; }
     static F keep(F x, A a) { return _mm512_maskz_mov_ps(a, x); }
     static A first(A a, int n) { return static_cast<A>(a & lanes(n)); }
     static unsigned bits(A a) { return a; }

@@ -85,6 +85,11 @@ struct Portable {
         for (int i = 0; i < W; ++i) r.v[i] = x.v[i] <= t.v[i];
         return r;
     }
+    static bool any(A a) {
+        bool some = false;
+        for (bool lane : a.v) some |= lane;
+        return some;
+    }
     static F keep(F x, A a) {
         for (int i = 0; i < W; ++i) x.v[i] = a.v[i] ? x.v[i] : 0.0f;
         return x;

@@ -132,7 +132,7 @@ class _Update:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
-        self._rule = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
+        self._rules = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
         self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         self._fusible: set[int] = set()
         self._read_once: set[int] = set()
@@ -144,17 +144,15 @@ class _Update:
         readers: Counter[int] = Counter()  # of each piece of memory, in the backward
         leaves: dict[int, Tensor] = {}
         stretches: list[Any] = []
-        for node in _nodes(loss):
+        for node, following in _nodes(loss):
             if type(node) is _NODE:
                 stretches.append(node)
                 readers.update(node.call.memories)
             else:
                 readers.update(storage_address(t) for t in _saved_tensors(node))
-            for following, _ in node.next_functions:
-                variable = getattr(following, "variable", None)
-                if variable is not None:
-                    edges[id(variable)] += 1
-                    leaves[id(variable)] = variable
+            for variable in following:
+                edges[id(variable)] += 1
+                leaves[id(variable)] = variable
         self._read_once = {memory for memory, count in readers.items() if count == 1}
         self._fusible = {key for key, p in leaves.items() if edges[key] == 1 and self._is_fusible(p)}
         for node in stretches:
@@ -167,18 +165,19 @@ class _Update:
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""
-        taken: set[int] = set()
         if call.program.row_gradients:
-            return taken
-        for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True)):
-            if id(p) not in self._fusible or memory not in self._read_once:
-                continue
-            layer, part = call.place(i)
-            rule, states = self._rule(self._groups[id(p)], self._optimizer.state, p)
-            plan.update(layer, part, rule, states)
-            taken.add(i)
-            self._updated.append(p)
-        return taken
+            return set()
+        taken = [
+            i
+            for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True))
+            if id(p) in self._fusible and memory in self._read_once
+        ]
+        updated = [parameters[i] for i in taken]
+        rules = self._rules([self._groups[id(p)] for p in updated], self._optimizer.state, updated)
+        for i, (rule, states) in zip(taken, rules, strict=True):
+            plan.update(*call.place(i), rule, states)
+        self._updated += updated
+        return set(taken)
 
     def may_change(self, p: Tensor) -> bool:
         """See `hush.sparse.gradients.FusedUpdate`."""
@@ -196,17 +195,23 @@ class _Update:
 _NODE: Any = StretchFunction._backward_cls
 
 
-def _nodes(loss: Tensor) -> Iterator[Any]:
-    """Every node of the graph of the loss but those of its leaves."""
+def _nodes(loss: Tensor) -> Iterator[tuple[Any, list[Tensor]]]:
+    """Every node of the graph of the loss but those of its leaves, and the leaves that follow it."""
     seen: set[Any] = set()
     waiting: list[Any] = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen or hasattr(node, "variable"):
+        if node is None or node in seen:
             continue
         seen.add(node)
-        yield node
-        waiting += [following for following, _ in node.next_functions]
+        leaves: list[Tensor] = []
+        for following, _ in node.next_functions:
+            variable = getattr(following, "variable", None)
+            if variable is None:
+                waiting.append(following)
+            else:
+                leaves.append(variable)
+        yield node, leaves
 
 
 @cache
@@ -228,35 +233,61 @@ def _saved_tensors(node: Any) -> list[Tensor]:
     return [value for value in found if isinstance(value, Tensor)]
 
 
-def _state(state: dict[str, Any], name: str, p: Tensor) -> Tensor:
-    """The state tensor, laid out as p: one that was made or loaded row by row is turned around once."""
-    value = state.get(name)
-    if value is None or value.shape != p.shape or value.dtype != p.dtype or value.stride() != p.stride():
-        kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
-        state[name] = kept if value is None else kept.copy_(value)
-    found: Tensor = state[name]
-    return found
+def _states(state: dict[str, Any], names: tuple[str, ...], p: Tensor) -> tuple[Tensor, ...]:
+    """The state tensors, laid out as p: one that was made or loaded row by row is turned around once."""
+    shape, dtype, stride = p.shape, p.dtype, p.stride()
+    for name in names:
+        value = state.get(name)
+        if value is None or value.shape != shape or value.dtype != dtype or value.stride() != stride:
+            kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
+            state[name] = kept if value is None else kept.copy_(value)
+    return tuple(state[name] for name in names)
 
 
-def _sgd(group: dict[str, Any], states: Any, p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
-    rate, decay = float(group["lr"]), float(group["weight_decay"])
-    if not group["momentum"]:
-        return Rule(_SGD, rate, decay), ()
-    state = states[p]
-    # torch starts the buffer with the plain gradient: the first step has no dampening.
-    dampening = 0.0 if state.get("momentum_buffer") is None else float(group["dampening"])
-    rule = Rule(_MOMENTUM, rate, decay, float(group["momentum"]), dampening, bool(group["nesterov"]))
-    return rule, (_state(state, "momentum_buffer", p),)
+# The rule of each parameter and its states. There are hundreds of parameters a step, of few groups: what parameters have
+# in common is made once.
+_Rules = Iterator[tuple[Rule, tuple[Tensor, ...]]]
 
 
-def _adamw(group: dict[str, Any], states: Any, p: Tensor) -> tuple[Rule, tuple[Tensor, ...]]:
-    state = states[p]
-    if "step" not in state:
-        state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
-    state["step"] += 1
-    t, (beta1, beta2) = float(state["step"]), (float(beta) for beta in group["betas"])
-    rule = Rule(
+def _sgd(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
+    known: dict[tuple[int, bool], Rule] = {}
+    for group, p in zip(groups, parameters, strict=True):
+        state = states[p] if group["momentum"] else {}
+        # torch starts the buffer with the plain gradient: the first step has no dampening.
+        begins = state.get("momentum_buffer") is None
+        rule = known.get((id(group), begins))
+        if rule is None:
+            known[id(group), begins] = rule = _sgd_rule(group, begins)
+        yield rule, _states(state, ("momentum_buffer",), p) if group["momentum"] else ()
+
+
+def _sgd_rule(group: dict[str, Any], begins: bool) -> Rule:
+    rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
+    if not momentum:
+        return Rule(_SGD, rate, decay)
+    return Rule(_MOMENTUM, rate, decay, momentum, 0.0 if begins else float(group["dampening"]), bool(group["nesterov"]))
+
+
+def _adamw(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
+    if not parameters:
+        return
+    of_each = [states[p] for p in parameters]
+    for state in of_each:
+        if "step" not in state:
+            state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
+    steps = [state["step"] for state in of_each]
+    torch._foreach_add_(steps, 1)
+    known: dict[tuple[int, float], Rule] = {}
+    for group, p, state, t in zip(groups, parameters, of_each, torch.stack(steps).tolist(), strict=True):
+        rule = known.get((id(group), t))
+        if rule is None:
+            known[id(group), t] = rule = _adamw_rule(group, t)
+        yield rule, _states(state, ("exp_avg", "exp_avg_sq"), p)
+
+
+def _adamw_rule(group: dict[str, Any], t: float) -> Rule:
+    beta1, beta2 = (float(beta) for beta in group["betas"])
+    return Rule(
         _ADAMW, float(group["lr"]), float(group["weight_decay"]), beta1=beta1, beta2=beta2, eps=float(group["eps"]),
         correction1=1 - beta1**t, correction2=math.sqrt(1 - beta2**t),
     )  # fmt: skip
-    return rule, (_state(state, "exp_avg", p), _state(state, "exp_avg_sq", p))

@@ -47,6 +47,7 @@ class StepPlan:
         self.addresses = [0] * (3 * parts * layers)
         self.means: list[int] = []  # one for each layer as soon as one is centred
         self._rules: dict[Rule, int] = {Rule(): 0}
+        self._latest: tuple[Rule, int] = (Rule(), 0)
         self._kept: list[Tensor] = []
 
     @property
@@ -62,7 +63,9 @@ class StepPlan:
     def update(self, layer: int, part: Part, rule: Rule, states: tuple[Tensor, ...]) -> None:
         """The parameter takes a step by this rule, and so do the optimizer's states, which lie as it does."""
         place = self._want(layer, part)
-        self.groups[place] = self._rules.setdefault(rule, len(self._rules))
+        if rule is not self._latest[0]:  # neighbours share theirs, and hashing eleven numbers takes its time
+            self._latest = (rule, self._rules.setdefault(rule, len(self._rules)))
+        self.groups[place] = self._latest[1]
         for i, state in enumerate(states):
             self.addresses[3 * place + 1 + i] = state.data_ptr()
             self._kept.append(state)
