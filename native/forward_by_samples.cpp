@@ -18,8 +18,9 @@
 namespace hush {
 namespace {
 
-// A term of the dense product costs this much less than an entry of a list (`python benchmarks/shared_units.py`).
-constexpr double kSharedGain = 3.0;
+// What a term of the dense products costs beside an entry of a list (`python benchmarks/shared_units.py`): in the forward;
+// and in a step, forward and backward together. The backward's part is less where only some outputs have a gradient.
+constexpr double kInference = 0.36, kStepForward = 0.14, kStepBackward = 0.58;
 // Samples that a dense product takes at a time; with fewer there is nothing to share.
 constexpr size_t kSharedRows = 4;
 
@@ -118,8 +119,12 @@ struct BySamples {
             lane.columns[lane.shared] = static_cast<uint32_t>(i);
             lane.shared += samples != 0;
         }
-        const double dense = static_cast<double>(lane.shared) * static_cast<double>(batch);
-        if (dense > kSharedGain * static_cast<double>(active)) lane.shared = 0;
+        // Outputs have a gradient where the layer behind is active; it is taken to share its units as this one does.
+        const bool last = l + 1 == call.n_layers;
+        const double outputs = last ? 1.0 : static_cast<double>(lane.shared) / static_cast<double>(inputs);
+        const double cost = call.saved ? kStepForward + kStepBackward * outputs : kInference;
+        const double terms = static_cast<double>(lane.shared) * static_cast<double>(batch);
+        if (cost * terms > static_cast<double>(active)) lane.shared = 0;
     }
 
     uint64_t count_active(size_t l, const Lane& lane) const {
