@@ -48,10 +48,6 @@ void pack(const PackTask& t) {
     t.bf16 ? pack_rows<S, uint16_t>(t) : pack_rows<S, float>(t);
 }
 
-// So few samples do not find the rows they want in L2: each is fetched while some rows before it are added.
-constexpr size_t kFewSamples = 4;
-constexpr uint32_t kFetchAhead = 2;
-
 // N vectors of outputs stay in registers while a sample's active inputs stream past.
 template <class S, int N, class T>
 void forward_tile(const ForwardTask& t) {
@@ -89,9 +85,7 @@ void forward_tile(const ForwardTask& t) {
             };
             if (t.batch <= kFewSamples)
                 for (; k + kFetchAhead < whole; ++k) {
-                    const T* next = weight + (indices[k + kFetchAhead] - first_row) * stride;
-#pragma GCC unroll 32
-                    for (int v = 0; v < N; ++v) __builtin_prefetch(next + v * S::W, 0, 3);
+                    fetch_row<S, N>(weight + (indices[k + kFetchAhead] - first_row) * stride);
                     one.template operator()<false>(k);
                 }
             for (; k < whole; ++k) one.template operator()<false>(k);

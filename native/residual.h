@@ -42,6 +42,7 @@ struct SampleTask {
     bool bf16;
     const float* bias;
     float beta;
+    bool fetch_ahead;  // rows of weights are not in L2: fetch each a few before it is added
     float* values;  // room for all units and a vector more
     uint32_t* indices;
     uint32_t count;

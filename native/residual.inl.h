@@ -91,6 +91,11 @@ void add_branch(const SampleTask& t, size_t column, int tail) {
     };
     uint32_t k = 0, whole = t.count;
     if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, t.indices[whole - 1], t.width, stride));
+    if (t.fetch_ahead)
+        for (; k + kFetchAhead < whole; ++k) {
+            fetch_row<S, N>(weight + t.indices[k + kFetchAhead] * stride);
+            one.template operator()<false>(k);
+        }
     for (; k < whole; ++k) one.template operator()<false>(k);
     for (; k < t.count; ++k) one.template operator()<true>(k);
     const typename S::F beta = S::set1(t.beta);

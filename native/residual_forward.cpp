@@ -16,7 +16,7 @@ namespace {
 // The next block's weights are fetched into L2, a few lines behind each sample, where they leave room there.
 constexpr size_t kAheadBytes = 512 * 1024;
 // Fewer samples do not read all rows of a block, and those that they read are not known beforehand.
-constexpr size_t kFewSamples = 16;
+constexpr size_t kReadsAll = 16;
 
 struct Lane {  // one thread's samples
     Range samples;
@@ -56,6 +56,7 @@ struct ResidualForward {
         const size_t n = lane.samples.size(), first = lane.samples.first;
         SampleTask task{};
         task.width = width;
+        task.fetch_ahead = n <= kFewSamples;
         lane.first.assign(n_blocks + 1, 0);
         for (size_t b = 0; saved.base && b < n; ++b)
             std::memcpy(saved.stream(0) + (first + b) * width, h + (first + b) * h_stride, width * sizeof(float));
@@ -70,7 +71,7 @@ struct ResidualForward {
             lane.first[l] = at;
             Ahead ahead;
             const size_t bytes = width * width * (last || blocks[l + 1].layer.bf16 ? 2 : 4);
-            if (!last && n >= kFewSamples && bytes <= kAheadBytes)
+            if (!last && n >= kReadsAll && bytes <= kAheadBytes)
                 ahead = {static_cast<const char*>(blocks[l + 1].layer.weight), bytes, bytes, 1, 0, 0, bytes / 64 / n + 1};
             for (size_t b = 0; b < n; ++b) {
                 const size_t sample = first + b;
