@@ -244,7 +244,7 @@ def _states(state: dict[str, Any], names: tuple[str, ...], p: Tensor) -> tuple[T
     return tuple(state[name] for name in names)
 
 
-# The rule of each parameter and its states. There are hundreds of parameters a step, of few groups: what parameters have
+# The rule of each parameter and its states. A step has hundreds of parameters in few groups: what those of a group have
 # in common is made once.
 _Rules = Iterator[tuple[Rule, tuple[Tensor, ...]]]
 
