@@ -18,6 +18,7 @@ begins by passing its own differences on. All other weights stay as they were dr
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +119,7 @@ def _rows(x: Tensor) -> Tensor:
 def _without_bias(layer: _Layer, x: Tensor) -> Tensor:
     if isinstance(layer, nn.Linear):
         return nn.functional.linear(x, layer.weight)
-    return layer._conv_forward(x, layer.weight, None)
+    return layer._conv_forward(x, layer.weight, None)  # type: ignore[no-any-return]
 
 
 def _of_common(weight: Tensor) -> Tensor:
@@ -156,7 +157,7 @@ def _make_orthogonal(layer: _Layer, x: Tensor, most: Tensor, most_after: Tensor)
     if block.numel() == 0:
         return
     assert layer.bias is not None
-    centre = (..., *[size // 2 for size in block.shape[2:]])
+    centre: tuple[Any, ...] = (..., *[size // 2 for size in block.shape[2:]])
     left, _, right = torch.linalg.svd(block[centre], full_matrices=False)
     orthogonal = torch.zeros_like(block)
     orthogonal[centre] = left @ right
