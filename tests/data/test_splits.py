@@ -56,6 +56,23 @@ def test_images_can_be_shrunk(arguments: dict[str, Any]) -> None:
     np.testing.assert_allclose(x, slope * bytes_ + offset, atol=1e-5)
 
 
+def test_squares_of_pixels_can_become_channels(arguments: dict[str, Any]) -> None:
+    whole, cut = load(**arguments, flat=False), load(**arguments, flat=False, patch=2)
+    channels, height, width = whole.shape
+    assert cut.shape == (4 * channels, height // 2, width // 2) == tuple(cut.test.images.shape[1:])
+    for split, before in ((cut.train, whole.train), (cut.validation, whole.validation), (cut.test, whole.test)):
+        for channel, down, right in ((0, 0, 0), (channels - 1, 1, 0), (channels - 1, 0, 1)):
+            mine = split.images[:, 4 * channel + 2 * down + right]
+            assert torch.equal(mine, before.images[:, channel, down::2, right::2])
+        assert torch.equal(split.labels, before.labels)
+
+
+def test_images_are_shrunk_before_they_are_cut_into_patches() -> None:
+    half, both = load("digits", flat=False, shrink=2), load("digits", flat=False, shrink=2, patch=2)
+    assert (half.shape, both.shape) == ((1, 4, 4), (4, 2, 2))
+    assert torch.equal(torch.nn.functional.pixel_shuffle(both.test.images, 2), half.test.images)
+
+
 def test_shapes_and_types(arguments: dict[str, Any]) -> None:
     flat, full = load(**arguments), load(**arguments, flat=False)
     assert full.test.images.shape == (TEST, *full.shape)
@@ -94,6 +111,9 @@ def test_the_seed_chooses_what_is_held_out(arguments: dict[str, Any]) -> None:
         ({"validation": -0.1}, "at least 0 and below 1, not -0.1"),
         ({"shrink": 3}, "do not fall into squares of 3 pixels a side"),
         ({"shrink": 0}, "do not fall into squares of 0 pixels a side"),
+        ({"patch": 3, "flat": False}, "do not fall into squares of 3 pixels a side"),
+        ({"patch": 0, "flat": False}, "do not fall into squares of 0 pixels a side"),
+        ({"patch": 2}, "squares of 2 pixels become positions of images, not of vectors; ask for flat=False"),
         ({"validation": 0.999}, "holding out 0.999 of 40 training images leaves none"),
     ],
 )

@@ -94,6 +94,94 @@ def test_active_blocks_are_orthogonal_and_all_other_weights_as_drawn() -> None:
         assert block.norm() == pytest.approx(float(was[active[1]][:, active[0]].norm()), rel=1e-4)
 
 
+def drawn_cnn(activation: str = "crelu", dims: int = 2) -> tuple[nn.Sequential, hush.Design, Tensor]:
+    design = hush.design(activation, 0.7, v_prime=0.7, width=60, depth=12, positions=16)
+    model = hush.nn.cnn(5, 10, design, dims=dims)  # type: ignore[arg-type]
+    shape = (5, 4, 4) if dims == 2 else (5, 16)
+    hush.init_(model, design, torch.randn(2, *shape), generator=torch.Generator().manual_seed(0))
+    return model, design, torch.randn(200, *shape, generator=torch.Generator().manual_seed(1)) + 0.5
+
+
+@torch.no_grad()
+def channels(model: nn.Sequential, x: Tensor) -> list[Tensor]:
+    """Every convolution's output as (batch and positions, channels)."""
+    found = []
+    for module in model:
+        x = module(x)
+        if isinstance(module, nn.Conv1d | nn.Conv2d):
+            found.append(x.movedim(1, -1).reshape(-1, x.shape[1]))
+    return found
+
+
+@pytest.mark.parametrize(("activation", "dims"), [("crelu", 2), ("cst", 2), ("crelu", 1)])
+def test_a_chain_of_convolutions_keeps_q_and_sparsity(activation: str, dims: int) -> None:
+    model, design, x = drawn_cnn(activation, dims)
+    report = linear_start_(model, design, x, generator=generator())
+    layers = channels(model, x)
+    zeros = torch.stack([(design.module()(h) == 0).float().mean() for h in layers]).mean()
+    q = torch.stack([h.square().mean() for h in layers]).mean()
+    assert abs(float(zeros) - 0.7) < 0.08  # 60 channels, which all inputs share
+    assert abs(float(q) - 1.0) < 0.2
+    assert len(report.active) == len(layers) == 12
+    assert report.spread[0] == pytest.approx(1e-3, rel=0.5)
+    for h, spread in zip(layers, report.spread, strict=True):
+        assert float(h.var(0, correction=0).sum() / h.square().mean(0).sum()) == pytest.approx(spread, rel=1e-3)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).mean(0), torch.zeros(10), atol=1e-5, rtol=0)
+
+
+def test_active_blocks_of_a_kernel_are_an_orthogonal_centre_tap() -> None:
+    model, design, x = drawn_cnn()
+    old = copy.deepcopy(model)
+    linear_start_(model, design, x, generator=generator())
+    phi, layers = design.module(), channels(model, x)
+    for i in (3, 10):
+        active = [((phi(h) > 0) & (phi(h) < design.clip)).float().mean(0) > 0.5 for h in layers[i - 1 : i + 1]]
+        now, was = (m.get_submodule(f"layer{i + 1}").weight.detach() for m in (model, old))
+        assert torch.equal(now[~active[1]], was[~active[1]])
+        assert torch.equal(now[:, ~active[0]], was[:, ~active[0]])
+        block, before = (w[active[1]][:, active[0]] for w in (now, was))
+        values = torch.linalg.svdvals(block[:, :, 1, 1])
+        assert values.max() / values.min() < 1.01
+        assert block[:, :, 1, 1].norm() == pytest.approx(float(before.norm()), rel=1e-4)
+        assert int((block != 0).sum()) == block[:, :, 1, 1].numel()
+
+
+def test_a_chain_of_convolutions_passes_differences_on_position_by_position() -> None:
+    """An input that differs at one position differs there most, twelve layers on; as drawn it has spread to all."""
+    model, design, x = drawn_cnn()
+    other = x.clone()
+    other[:, :, 1, 2] += torch.randn(len(x), 5, generator=generator())
+
+    def share_at_its_place() -> float:
+        with torch.no_grad():
+            difference = (model[:-3](x) - model[:-3](other)).square().sum((0, 1))
+        return float(difference[0:3, 1:4].sum() / difference.sum())
+
+    before = share_at_its_place()
+    linear_start_(model, design, x, generator=generator())
+    assert before < 0.75
+    assert share_at_its_place() > 0.9
+
+
+def test_what_is_no_chain_of_convolutions_is_refused_in_a_sentence() -> None:
+    _, design, x = drawn_cnn()
+    phi, pool = design.module, nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    first = nn.Conv2d(5, 8, 3, padding=1)
+    grouped = nn.Conv2d(8, 8, 1, groups=2)
+    with pytest.raises(ValueError, match="2 has 2 groups"):
+        linear_start_(nn.Sequential(first, phi(), grouped, phi(), *pool, nn.Linear(8, 2)), design, x)
+    second = nn.Conv2d(8, 8, 1)
+    with pytest.raises(ValueError, match="3 is a Conv2d behind AdaptiveAvgPool2d"):
+        linear_start_(nn.Sequential(first, phi(), pool[0], second, phi(), pool[1], nn.Linear(8, 2)), design, x)
+    with pytest.raises(ValueError, match="6 follows a Linear behind convolutions"):
+        linear_start_(nn.Sequential(first, phi(), *pool, nn.Linear(8, 8), phi(), nn.Linear(8, 2)), design, x)
+    with pytest.raises(ValueError, match="2 is a Conv2d behind Linears"):
+        linear_start_(nn.Sequential(nn.Linear(4, 8), phi(), second, phi(), *pool, nn.Linear(8, 2)), design, x)
+    with pytest.raises(ValueError, match="ending in a Linear, got 'Conv2d'"):
+        linear_start_(nn.Sequential(first, phi(), second), design, x)
+
+
 def test_what_is_no_chain_is_refused_in_a_sentence() -> None:
     model, design, x = drawn()
     with pytest.raises(ValueError, match="share of the variance between 0 and 1, got 0"):

@@ -33,8 +33,8 @@ def test_the_parts_of_table_1() -> None:
     assert (len(dnn.configs), len(cnn.configs)) == (2 * 5, 2)
     assert {c.arch for c in cnn.configs} == {"cnn"}
     quick = experiment("table1", "quick", part="cnn", given={"depth": 2})
-    assert {c.v_prime for c in quick.configs} == {None, 0.7, 0.9}
-    assert len(quick.configs) == 6 + 18
+    assert {c.v_prime for c in quick.configs} == {None, 0.5, 0.7, 0.9}
+    assert len(quick.configs) == 33
     with pytest.raises(ValueError, match="table-shallow-clipped has no part 'cnn'; it has dnn"):
         experiment("table-shallow-clipped", part="cnn")
     with pytest.raises(ValueError, match="unknown table 'table2'"):

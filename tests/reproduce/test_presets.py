@@ -42,19 +42,30 @@ def test_quick_is_the_recipe_of_hush_train_for_deep_chains_in_fewer_epochs() -> 
     assert shallow == TrainConfig(data="mnist", depth=30, epochs=shallow.epochs, **asked)
 
 
+def test_the_scaled_cnn_sees_every_pixel_of_every_image() -> None:
+    quick = preset("quick", "cnn")
+    config = TrainConfig(**quick.fields, v_prime=0.7)
+    assert (config.data, config.arch, config.shrink, config.patch, config.subset) == ("cifar10", "cnn", 1, 4, None)
+    assert config.depth >= 20
+    assert config.design().positions == 64
+    assert "Squares of 4 × 4 pixels are the channels of one position: every pixel is kept." in quick.differences
+    assert quick.v_primes is None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:
     recipe = preset(name, kind)
     mine, paper = TrainConfig(**recipe.fields), TrainConfig(**PRESETS["paper"][kind])
-    differing = [
-        getattr(mine, f.name)
+    differing = {
+        f.name: getattr(mine, f.name)
         for f in dataclasses.fields(TrainConfig)
         if f.name != "batch" and getattr(mine, f.name) != getattr(paper, f.name)
-    ]
+    }
     assert differing
-    for value in differing:
+    for name_of_field, value in differing.items():
         word = f"{value:g}" if isinstance(value, float) else str(value)
+        word = "centred" if name_of_field == "center" else word
         assert any(word in sentence.split("instead")[0] for sentence in recipe.differences), word
     assert not recipe.exact
     # The batch size is the paper's to tell, and it does not.

@@ -83,7 +83,7 @@ def test_a_worker_trains_one_run_after_another(pretend: Path) -> None:
 
 
 def test_workers_share_the_cores(pretend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     run_sweep(seeds(0, 10, 20), pretend, workers=2, progress=False)
     run_sweep(seeds(30), pretend, workers=16, progress=False)  # one run is there for all the cores
     assert [line.split()[1:3] for line in (pretend / "starts").read_text().splitlines()] == [["4", "4"]] * 3 + [

@@ -34,11 +34,27 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
     of_residual = {"hidden": 8, "norm": "layer", "branch_scale": "0.5"}
     text = TrainConfig(arch="gpt", depth=2, width=16)
     of_text = {"heads": 2, "gated": True, "context": 64, "steps_per_epoch": 50}
-    for start, fields in ((residual, of_residual), (text, of_text)):
+    images = TrainConfig(arch="cnn", depth=2, width=16)
+    of_channels = {"patch": 2}
+    for start, fields in ((residual, of_residual), (text, of_text), (images, of_channels)):
         found = {dataclasses.replace(start, **{field: value}).name for field, value in fields.items()}
         assert len(found | {start.name}) == len(fields) + 1
-    untested = {f.name for f in dataclasses.fields(TrainConfig)} - set(other) - set(of_residual) - set(of_text)
+    tested = {*other, *of_residual, *of_text, *of_channels}
+    untested = {f.name for f in dataclasses.fields(TrainConfig)} - tested
     assert untested == {"restarts", "threshold", "clip", "accelerator", "strategy", "seed"}
+
+
+def test_patches_are_the_positions_of_a_cnn() -> None:
+    """As many places share a weight as there are patches, so finite width tells as much as of images of that size."""
+    cut = TrainConfig(data="cifar10", arch="cnn", depth=4, width=24, patch=4, v_prime=0.7)
+    small = TrainConfig(data="cifar10", arch="cnn", depth=4, width=24, shrink=4, v_prime=0.7)
+    whole = TrainConfig(data="cifar10", arch="cnn", depth=4, width=24, v_prime=0.7)
+    assert cut.design().positions == small.design().positions == 64
+    assert whole.design().positions == 1024
+    with pytest.raises(ValueError, match="patch = 2 makes channels for a cnn or a resnet; mlp has none"):
+        TrainConfig(patch=2)
+    with pytest.raises(ValueError, match="patch must be a whole number of at least 1, got 0"):
+        TrainConfig(arch="cnn", patch=0)
 
 
 def test_threshold_stands_for_its_sparsity() -> None:
@@ -117,8 +133,9 @@ def test_deep_chains_are_centred_and_start_linear_where_that_was_measured() -> N
         config = TrainConfig(**{"data": "mnist", "depth": 100, "width": 16, **other})
         assert (config.center, config.start) == (False, "drawn")
     assert TrainConfig(data="digits", depth=10, center=True, start="linear").lr == TrainConfig(depth=10).lr
-    with pytest.raises(ValueError, match="a linear start is for the chain of an mlp; cnn starts as it is drawn"):
-        TrainConfig(arch="cnn", start="linear")
+    assert TrainConfig(arch="cnn", start="linear").start == "linear"
+    with pytest.raises(ValueError, match="for the chain of an mlp or a cnn; residual_mlp starts as it is drawn"):
+        TrainConfig(arch="residual_mlp", start="linear")
     with pytest.raises(ValueError, match="center must be True or False, got 'yes'"):
         TrainConfig(center="yes")  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ import torch
 pytest.importorskip("lightning")
 
 import hush
-from hush.data import load
+from hush.data import DataError, load
 from hush.nn import checkpoint
 from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
 
@@ -312,3 +312,13 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 def test_too_large_a_subset(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="got a subset of 99999"):
         run_quietly(TrainConfig(depth=2, width=20, v_prime=0.7, subset=99999), tmp_path)
+
+
+def test_a_cnn_of_patches_starts_linear(tmp_path: Path) -> None:
+    asked = {"patch": 2, "start": "linear", "center": True, "optimizer": "adamw", "lr": 1e-3}
+    config = TrainConfig(depth=3, width=16, arch="cnn", v_prime=0.7, epochs=1, subset=128, **asked)
+    run = train(config, tmp_path, progress=False)
+    assert run.result.epochs == 1
+    assert run.config.patch == 2
+    with pytest.raises(DataError, match="images of 8 × 8 do not fall into squares of 3 pixels a side"):
+        train(dataclasses.replace(config, patch=3), tmp_path, progress=False)

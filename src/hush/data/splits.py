@@ -54,6 +54,7 @@ def load(
     per_image: bool = False,
     flat: bool = True,
     shrink: int = 1,
+    patch: int = 1,
     validation: float = 0.1,
     seed: int = 0,
     directory: str | Path | None = None,
@@ -67,6 +68,8 @@ def load(
         per_image: give every image mean 0 and that variance, instead of the training set as a whole.
         flat: images as vectors, or else as (C, H, W).
         shrink: average each image over squares of so many pixels first, rounded to whole bytes.
+        patch: then let squares of so many pixels a side become the channels of one position: nothing is lost, and
+            (C, H, W) becomes (C·patch², H / patch, W / patch), in the order of `torch.nn.PixelUnshuffle`.
         validation: the share of the training set held out.
         seed: which images those are.
         directory: where your own copy is, in one of torchvision's layouts or as bare files.
@@ -79,7 +82,10 @@ def load(
         raise DataError(f"the variance of the inputs must be positive and finite, not {variance}.")
     if not 0 <= validation < 1:
         raise DataError(f"the share held out for validation must be at least 0 and below 1, not {validation}.")
-    shape = _shrunk(entry, shrink)
+    shape = _cut_into_squares(entry.shape, shrink)
+    positions = _cut_into_squares(shape, patch)
+    if patch > 1 and flat:
+        raise DataError(f"squares of {patch} pixels become positions of images, not of vectors; ask for flat=False.")
     raw = read_digits(entry) if entry.format == "embedded" else _read(entry, directory, catalogue)
     held_out = _held_out(len(raw.train_labels), validation, seed)
     # The moments are those of the images to learn from: what is held out must not leak into them.
@@ -96,8 +102,9 @@ def load(
         x = standardise_each(pixels, variance) if per_image else standardise(pixels, of, variance)
         del pixels
         x = x if flat else x.unflatten(1, shape)
+        x = torch.nn.functional.pixel_unshuffle(x, patch) if patch > 1 else x
         splits[split] = Split(x, torch.from_numpy(labels[split]).to(torch.int64))
-    return Splits(name, shape, entry.classes, **splits)
+    return Splits(name, (shape[0] * patch**2, *positions[1:]), entry.classes, **splits)
 
 
 def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) -> Raw:
@@ -114,12 +121,12 @@ def _read(entry: DataSet, directory: str | Path | None, catalogue: Catalogue) ->
     return read_files(entry, fetch(entry.name, directory=directory, catalogue=catalogue).files)
 
 
-def _shrunk(entry: DataSet, shrink: int) -> tuple[int, int, int]:
-    """The shape of an image of which squares of `shrink` pixels have become one."""
-    channels, height, width = entry.shape
-    if int(shrink) != shrink or shrink < 1 or height % shrink or width % shrink:
-        raise DataError(f"images of {height} × {width} do not fall into squares of {shrink} pixels a side.")
-    return channels, height // shrink, width // shrink
+def _cut_into_squares(shape: tuple[int, int, int], side: int) -> tuple[int, int, int]:
+    """The shape of an image of which squares of `side` pixels a side have become one."""
+    channels, height, width = shape
+    if int(side) != side or side < 1 or height % side or width % side:
+        raise DataError(f"images of {height} × {width} do not fall into squares of {side} pixels a side.")
+    return channels, height // side, width // side
 
 
 def _average(images: NDArray[np.uint8], shape: tuple[int, int, int], shrink: int) -> NDArray[np.uint8]:

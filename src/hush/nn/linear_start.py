@@ -11,11 +11,14 @@ all but a few directions vanish in it. Neither is needed for q, the sparsity or 
    orthogonal matrix nearest to it, of the same norm: no direction vanishes;
 3. the bias takes back what that does to the mean input, and the output layer's is set so that the mean input gives 0.
 
-All other weights stay as they were drawn.
+In a convolution the units are channels, means are over positions too, and of the block W[A′, A, :, :] only the centre
+tap is left, the orthogonal matrix nearest to what was drawn there, with the norm of the whole block: each position
+begins by passing its own differences on. All other weights stay as they were drawn.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +32,8 @@ __all__ = ["LinearStart", "linear_start_"]
 
 _MOST = 0.5  # a unit counts as active if it is so, with a slope, for more than this share of the inputs
 _FEWEST = 16  # inputs
+_Layer = nn.Linear | nn.Conv1d | nn.Conv2d
+_BEFORE_HEAD = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.Flatten)  # between convolutions and a linear head
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class LinearStart:
 
     Attributes:
         share: of q* in which inputs differ behind the first layer, as asked for.
-        active: of each hidden layer, how many units are active for most inputs.
+        active: of each hidden layer, how many units (channels) are active for most inputs (and positions).
         spread: of each hidden layer, the share of the pre-activations' second moment in which inputs differ.
     """
 
@@ -68,7 +73,8 @@ def linear_start_(
     are what the weights learn from, and grow as they do.
 
     Arguments:
-        model: an nn.Sequential of Linears with biases and activations in turn, such as `hush.nn.mlp`.
+        model: an nn.Sequential of Linears with biases and activations in turn, such as `hush.nn.mlp`; or of
+            convolutions and activations with a linear head behind their mean over positions, such as `hush.nn.cnn`.
         inputs: a batch of some hundred inputs like those it will be trained on.
         share: of q* in which inputs differ behind the first layer.
         generator: where the first layer's biases come from.
@@ -78,7 +84,7 @@ def linear_start_(
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share < 1.0:
         raise ValueError(f"share is a share of the variance between 0 and 1, got {share!r}.")
-    before, linears, activations = _chain(model)
+    chain = _chain(model)
     if len(inputs) < _FEWEST:
         raise ValueError(
             f"a mean and active units are measured on the inputs: give at least {_FEWEST}, got {len(inputs)}."
@@ -87,32 +93,53 @@ def linear_start_(
     spread: list[float] = []
     with quietly(model):
         x = inputs
-        for module in before:
+        for module in chain.before:
             x = module(x)
-        h = _draw_first(linears[0], x, design.q_star, share, generator)
-        for phi, linear in zip(activations, linears[1:], strict=True):
-            most = _mostly_active(phi, h)
+        h = _draw_first(chain.layers[0], x, design.q_star, share, generator)
+        for i, phi in enumerate(chain.activations):
+            most, rows = _mostly_active(phi, h), _rows(h)
             active.append(int(most.sum()))
-            spread.append(float((h - h.mean(0)).square().sum() / h.square().sum()))
+            spread.append(float((rows - rows.mean(0)).square().sum() / rows.square().sum()))
             x = phi(h)
-            if linear is not linears[-1]:
-                _make_orthogonal(linear, x, most, _mostly_active(activations[len(active)], linear(x)))
-            h = linear(x)
-        linears[-1].bias.sub_(h.mean(0))
+            if i + 1 < len(chain.layers):
+                layer = chain.layers[i + 1]
+                _make_orthogonal(layer, x, most, _mostly_active(chain.activations[i + 1], layer(x)))
+                h = layer(x)
+        for module in chain.before_head:
+            x = module(x)
+        chain.head.bias.sub_(chain.head(x).mean(0))
     return LinearStart(share, tuple(active), tuple(spread))
 
 
-def _draw_first(linear: nn.Linear, x: Tensor, q: float, share: float, generator: torch.Generator | None) -> Tensor:
+def _rows(x: Tensor) -> Tensor:
+    """(batch and positions, units)."""
+    return x if x.dim() == 2 else x.movedim(1, -1).flatten(0, -2)
+
+
+def _without_bias(layer: _Layer, x: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return nn.functional.linear(x, layer.weight)
+    return layer._conv_forward(x, layer.weight, None)  # type: ignore[no-any-return]
+
+
+def _of_common(weight: Tensor) -> Tensor:
+    """The matrix by which a layer takes an input that is the same at all positions: Σ over taps of W."""
+    return weight if weight.dim() == 2 else weight.flatten(2).sum(2)
+
+
+def _draw_first(layer: _Layer, x: Tensor, q: float, share: float, generator: torch.Generator | None) -> Tensor:
     """h = √c W(x − x̄) + b with b ~ N(0, (1 − share) q), c such that its first part has the variance share · q."""
-    mean = x.mean(0)
-    varied, whole = (float(nn.functional.linear(y, linear.weight).square().mean()) for y in (x - mean, x))
+    mean = _rows(x).mean(0)
+    centred = x - mean.reshape(-1, *[1] * (x.dim() - 2))
+    varied, whole = (float(_without_bias(layer, y).square().mean()) for y in (centred, x))
     # Equal inputs differ from their mean by rounding.
     if not (math.isfinite(varied) and varied > 1e-10 * whole):
         raise ValueError(f"the inputs differ by a variance of {varied:g} behind the first layer; they must differ.")
-    linear.weight *= math.sqrt(share * q / varied)
-    linear.bias.normal_(0.0, math.sqrt((1.0 - share) * q), generator=generator)
-    linear.bias.sub_(linear.weight @ mean)
-    return linear(x)  # type: ignore[no-any-return]
+    assert layer.bias is not None
+    layer.weight *= math.sqrt(share * q / varied)
+    layer.bias.normal_(0.0, math.sqrt((1.0 - share) * q), generator=generator)
+    layer.bias.sub_(_of_common(layer.weight) @ mean)
+    return layer(x)  # type: ignore[no-any-return]
 
 
 def _mostly_active(phi: nn.Module, h: Tensor) -> Tensor:
@@ -120,46 +147,79 @@ def _mostly_active(phi: nn.Module, h: Tensor) -> Tensor:
     with torch.enable_grad():
         at = h.detach().requires_grad_()
         (slope,) = torch.autograd.grad(phi(at + 0.0).sum(), at)  # a copy, for those that work in place
-    return (slope > 0.5).to(torch.float32).mean(0) > _MOST
+    return _rows((slope > 0.5).to(torch.float32)).mean(0) > _MOST
 
 
-def _make_orthogonal(linear: nn.Linear, x: Tensor, most: Tensor, most_after: Tensor) -> None:
-    """The nearest orthogonal block between active units; the mean of the output stays."""
+def _make_orthogonal(layer: _Layer, x: Tensor, most: Tensor, most_after: Tensor) -> None:
+    """The nearest orthogonal block between active units, at the centre of a kernel; the mean of the output stays."""
     rows, columns = most_after.nonzero(), most.nonzero()[:, 0]
-    block = linear.weight[rows, columns]
+    block = layer.weight[rows, columns]
     if block.numel() == 0:
         return
-    left, _, right = torch.linalg.svd(block, full_matrices=False)
-    orthogonal = left @ right
+    assert layer.bias is not None
+    centre: tuple[Any, ...] = (..., *[size // 2 for size in block.shape[2:]])
+    left, _, right = torch.linalg.svd(block[centre], full_matrices=False)
+    orthogonal = torch.zeros_like(block)
+    orthogonal[centre] = left @ right
     orthogonal *= block.norm() / orthogonal.norm()
-    linear.bias[rows[:, 0]] += (block - orthogonal) @ x.mean(0)[columns]
-    linear.weight[rows, columns] = orthogonal
+    layer.bias[rows[:, 0]] += _of_common(block - orthogonal) @ _rows(x).mean(0)[columns]
+    layer.weight[rows, columns] = orthogonal
 
 
-def _chain(model: nn.Module) -> tuple[list[nn.Module], list[nn.Linear], list[nn.Module]]:
-    """What comes before the first Linear, the Linears, and the activations between them."""
+@dataclass(frozen=True)
+class _Chain:
+    """Hidden layers with an activation behind each, a linear head, and what comes before the first and the last."""
+
+    before: list[nn.Module]
+    layers: list[_Layer]
+    activations: list[nn.Module]
+    before_head: list[nn.Module]
+    head: nn.Linear
+
+
+def _chain(model: nn.Module) -> _Chain:
     if not isinstance(model, nn.Sequential):
         raise ValueError(
-            f"a linear start is for a chain of Linears and activations in an nn.Sequential, got {type(model).__name__}."
+            f"a linear start is for a chain of Linears or convolutions and activations in an nn.Sequential, "
+            f"got {type(model).__name__}."
         )
     before: list[nn.Module] = []
-    linears: list[nn.Linear] = []
+    layers: list[_Layer] = []
     activations: list[nn.Module] = []
+    before_head: list[nn.Module] = []
     for name, module in model.named_children():
-        if isinstance(module, nn.Linear) and len(linears) == len(activations):
-            if module.bias is None:
-                raise ValueError(f"{name} has no bias, which a linear start needs in every layer.")
-            linears.append(module)
-        elif is_activation(module) and len(linears) == len(activations) + 1:
+        if isinstance(module, _Layer) and len(layers) == len(activations):
+            _check_layer(name, module, layers, before_head)
+            layers.append(module)
+        elif is_activation(module) and len(layers) == len(activations) + 1:
             activations.append(module)
-        elif not linears:
+        elif not layers:
             before.append(module)
+        elif isinstance(module, _BEFORE_HEAD) and not isinstance(layers[-1], nn.Linear):
+            before_head.append(module)
         elif not isinstance(module, nn.Identity | nn.Dropout):
             raise ValueError(
-                f"a linear start is for Linears and activations in turn; {name} is a {type(module).__name__} "
-                f"in a place where none belongs."
+                f"a linear start is for Linears or convolutions and activations in turn; {name} is a "
+                f"{type(module).__name__} in a place where none belongs."
             )
-    if len(linears) < 2 or len(linears) != len(activations) + 1:
+    head = layers.pop() if layers else None
+    if not isinstance(head, nn.Linear) or not layers or len(layers) != len(activations):
         kinds = listed([type(m).__name__ for m in model], 6)
-        raise ValueError(f"a linear start is for Linears and activations in turn, ending in a Linear, got {kinds}.")
-    return before, linears, activations
+        raise ValueError(
+            f"a linear start is for Linears or convolutions and activations in turn, ending in a Linear, got {kinds}."
+        )
+    return _Chain(before, layers, activations, before_head, head)
+
+
+def _check_layer(name: str, layer: _Layer, earlier: list[_Layer], before_head: list[nn.Module]) -> None:
+    if layer.bias is None:
+        raise ValueError(f"{name} has no bias, which a linear start needs in every layer.")
+    if not isinstance(layer, nn.Linear) and layer.groups > 1:
+        raise ValueError(f"{name} has {layer.groups} groups; a linear start is for convolutions of all channels.")
+    if before_head and not isinstance(layer, nn.Linear):
+        kind = type(before_head[-1]).__name__
+        raise ValueError(f"{name} is a {type(layer).__name__} behind {kind}, behind which only the head belongs.")
+    if earlier and isinstance(earlier[0], nn.Linear) and not isinstance(layer, nn.Linear):
+        raise ValueError(f"{name} is a {type(layer).__name__} behind Linears; a linear start is for one kind of layer.")
+    if len(earlier) > 1 and type(earlier[-1]) is not type(earlier[0]):
+        raise ValueError(f"{name} follows a Linear behind convolutions, which must be the head of the network.")

@@ -16,6 +16,7 @@ from typing import IO
 from hush.reproduce.sweep import Swept, Watcher, is_done
 from hush.reproduce.worker import BUSY
 from hush.train.config import TrainConfig
+from hush.train.machine import usable_cores
 
 __all__ = ["WORKER", "run_local"]
 
@@ -57,7 +58,7 @@ def run_local(
 ) -> None:
     """Keep `workers` processes busy until every run is done or given up; what comes of each goes into `swept`."""
     _check_data(todo, data_dir)
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    threads = max(1, usable_cores() // workers)
     queue, jobs, idle, deaths = deque(todo), list[_Job](), list[_Job](), dict[str, int]()
     try:
         while queue or jobs:

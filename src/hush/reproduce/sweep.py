@@ -1,12 +1,12 @@
 """A sweep: a list of configs, each becoming a run directory; what is done is skipped, what is not goes on."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from hush.train.config import TrainConfig
+from hush.train.machine import usable_cores
 
 __all__ = ["EXECUTORS", "Cluster", "Swept", "check_root", "is_done", "pending", "run_sweep"]
 
@@ -120,7 +120,7 @@ def run_sweep(
     if executor == "local":
         from hush.reproduce.local_executor import run_local
 
-        at_once = min(workers or os.cpu_count() or 1, len(todo))
+        at_once = min(workers or usable_cores(), len(todo))
 
         def run(watcher: Watcher) -> None:
             run_local(todo, Path(root), swept, watcher, at_once, data_dir, retries)

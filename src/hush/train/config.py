@@ -43,7 +43,7 @@ _NOT_EVERYWHERE: dict[str, Any] = {
     "context": None,
     "steps_per_epoch": None,
 }
-_OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "per_image": False, "validation": 0.1}
+_OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "patch": 1, "per_image": False, "validation": 0.1}
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
 # the spelling of a field that has been renamed: the names of recorded runs must not change.
 _HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
@@ -58,7 +58,7 @@ _DEEPEST = 10_000
 # The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
 _LARGEST_SEED = 2**40
 _COUNTS: tuple[str, ...] = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
-_COUNTS += ("restarts", "warmup", "seed", "hidden", "heads", "context", "steps_per_epoch")
+_COUNTS += ("patch", "restarts", "warmup", "seed", "hidden", "heads", "context", "steps_per_epoch")
 
 
 # Open intervals in which a value must lie.
@@ -143,6 +143,7 @@ class TrainConfig:
     enough: float | None = _note("Stop as trained once the validation accuracy has reached this.", None)
     subset: int | None = _note("Train on so many images only.", None)
     shrink: int = _note("Average the images over squares of so many pixels.", 1)
+    patch: int = _note("Squares of so many pixels a side are the channels of one position; of a cnn or resnet.", 1)
     per_image: bool = _note("Standardise each image by itself.", False)
     validation: float = _note("The share of the training set held out.", 0.1)
     hold: bool = _note("Hold the sparsity: thresholds move while it trains.", False)
@@ -227,8 +228,10 @@ class TrainConfig:
             for name, nothing in _OF_IMAGES.items():
                 if getattr(self, name) != nothing:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
-        if self.start == "linear" and self.arch != "mlp":
-            raise ValueError(f"a linear start is for the chain of an mlp; {self.arch} starts as it is drawn.")
+        if self.patch > 1 and self.arch not in ("cnn", "resnet"):
+            raise ValueError(f"patch = {self.patch} makes channels for a cnn or a resnet; {self.arch} has none.")
+        if self.start == "linear" and self.arch not in ("mlp", "cnn"):
+            raise ValueError(f"a linear start is for the chain of an mlp or a cnn; {self.arch} starts as it is drawn.")
         if not isinstance(self.center, bool | None):
             raise ValueError(f"center must be True or False, got {self.center!r}.")
         if self.hold and not self.designed:
@@ -312,11 +315,12 @@ class TrainConfig:
         }
 
     def _positions(self) -> int:
-        """Of a CNN, the pixels of an image: so many places share each weight. Of an MLP 1."""
+        """Of a CNN, the pixels of an image, or its patches: so many places share each weight. Of an MLP 1."""
         if self.arch not in ("cnn", "resnet"):
             return 1
         _, height, width = CATALOGUE[self.data].shape
-        return (height // self.shrink) * (width // self.shrink) or 1
+        side = self.shrink * self.patch
+        return (height // side) * (width // side) or 1
 
     def _any_clip(self) -> float | None:
         """P(φ = 0) does not depend on the clip, but a clipped activation must have one."""

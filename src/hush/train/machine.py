@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hush._processor import processor_name
 
-__all__ = ["Machine", "this_machine", "utc_now"]
+__all__ = ["Machine", "this_machine", "usable_cores", "utc_now"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ def this_machine() -> Machine:
         isa=isa(),
         system=f"{platform.system()} {platform.machine()}",
     )
+
+
+def usable_cores() -> int:
+    """Those this process may run on: fewer than the machine has under taskset or in a container."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def utc_now() -> str:

@@ -81,6 +81,7 @@ def _images(config: TrainConfig, data_dir: str | Path | None, rank: int) -> Mate
         variance=config.design().input_variance,
         per_image=config.per_image,
         shrink=config.shrink,
+        patch=config.patch,
         flat=config.arch in ("mlp", "residual_mlp"),
         validation=config.validation,
         seed=config.seed,

@@ -79,4 +79,5 @@ def _linear(inputs: int, outputs: int) -> int:
 
 def _shape(config: TrainConfig) -> tuple[int, int, int]:
     channels, height, width = CATALOGUE[config.data].shape
-    return channels, height // config.shrink, width // config.shrink
+    side = config.shrink * config.patch
+    return channels * config.patch**2, height // side, width // side
