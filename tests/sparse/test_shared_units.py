@@ -12,9 +12,8 @@ from torch import nn
 import hush
 from hush.sparse import Activation, accelerate, chain
 from hush.sparse.cpu import CpuBackend, isa
-from hush.sparse.gradients import dense_chain
 
-from .conftest import assert_near
+from .test_functional import check
 
 OTHER_SETS = {"avx512": ["avx2", "portable"], "avx2": ["portable"], "portable": []}
 
@@ -54,19 +53,7 @@ def program_of(weights, biases, phis):
 @pytest.mark.parametrize("widths", [[300, 300, 300, 10], [64, 1, 17, 33], [5, 3, 2], [40, 96, 7, 120]])
 def test_output_and_gradients_match_float64(widths, phi, threads):
     weights, biases = make_chain(widths)
-    h, phis = alike_inputs(37, widths[0]), [phi] * len(weights)
-    ours = [t.clone().requires_grad_() for t in [h, *weights, *biases]]
-    n = len(weights)
-    out = chain(ours[0], ours[1 : n + 1], ours[n + 1 :], phis)
-    oracle = [t.double().requires_grad_() for t in [h, *weights, *biases]]
-    phis64 = [Activation(p.kind, torch.tensor(p.threshold).item(), torch.tensor(p.clip).item()) for p in phis]
-    expected = dense_chain(oracle[0], oracle[1 : n + 1], oracle[n + 1 :], phis64)
-    assert_near(out, expected, 1e-5, 1e-6)
-    grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
-    out.backward(grad)
-    expected.backward(grad.double())
-    for a, e in zip(ours, oracle, strict=True):
-        assert_near(a.grad, e.grad, 1e-5, 1e-6)
+    check(alike_inputs(37, widths[0]), weights, biases, [phi] * len(weights))
 
 
 def test_a_batch_is_its_samples_bit_for_bit(phi):
@@ -109,16 +96,7 @@ def test_a_chain_changes_between_the_two_ways(threads):
     shared = shared_layers(program.forward(h).saved)
     assert 0 in shared
     assert any(shared)
-    ours = [t.clone().requires_grad_() for t in [h, *weights, *biases]]
-    out = chain(ours[0], ours[1:6], ours[6:], phis)
-    oracle = [t.double().requires_grad_() for t in [h, *weights, *biases]]
-    expected = dense_chain(oracle[0], oracle[1:6], oracle[6:], phis)
-    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
-    out.backward(grad)
-    expected.backward(grad.double())
-    assert_near(out, expected, 1e-5, 1e-6)
-    for a, e in zip(ours, oracle, strict=True):
-        assert_near(a.grad, e.grad, 1e-5, 1e-6)
+    check(h, weights, biases, phis)
 
 
 def test_what_is_saved_comes_back(threads):
