@@ -12,7 +12,8 @@ First the roofline is measured: multiply-adds on registers, and reading from L1,
 its time, its GFLOP/s, and the GB/s of the two streams it cannot do without: weights from where they lie (read once by
 each phase, and written once by the whole backward), and the operands of its multiply-adds from L1 and L2 (one vector of
 weights or of δ for each). The last column is the largest of the three as a share of its roof: how much of the machine
-the phase uses at least.
+the phase uses at least. All of this is counted as if every sample went by its own list; where a batch shares its active
+units a weight serves several samples, and more than 100 % says so.
 """
 
 from __future__ import annotations
