@@ -79,7 +79,7 @@ def main() -> None:
         print(*run_sweep(wanted, asked.root, workers=asked.workers).sentences(), sep="\n")
     runs = [load_run(asked.root / config.name, config) for config in wanted if is_done(config, asked.root)]
     rows = [row_of(run) for run in runs]
-    text = page(rows, runs, asked.out)
+    text = page(rows, runs, len(wanted), asked.out)
     print(text)
     if asked.out:
         write_csv(asked.out, [*COLUMNS], rows)
@@ -109,7 +109,7 @@ def row_of(run: Run) -> dict[str, Any]:
     }
 
 
-def page(rows: list[dict[str, Any]], runs: list[Run], out: Path | None) -> str:
+def page(rows: list[dict[str, Any]], runs: list[Run], wanted: int, out: Path | None) -> str:
     columns = {key: heading for key, heading in COLUMNS.items() if heading}
     lines = ["| " + " | ".join(columns.values()) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(text_of(row[key]) or "–" for key in columns) + " |" for row in rows]
@@ -118,8 +118,10 @@ def page(rows: list[dict[str, Any]], runs: list[Run], out: Path | None) -> str:
     command = "python -m benchmarks.beyond --show" + (f" --out {out}" if out else "")
     pieces = [
         "# Beyond the paper",
+        "`python -m benchmarks.beyond`",
         (__doc__ or "").split("\n\n", 2)[2].rstrip(),
         "\n".join(lines),
+        f"{len(rows)} of {wanted} runs have been trained.",
         f"{right} of {len(judged)} went as hush said before training; its verdict is on the network as it is drawn, of "
         f"which a linear start changes much.",
         "\n\n".join(provenance_of_runs(runs).sentences(command)),
