@@ -17,23 +17,20 @@ each step (schedulers work), its state lives in `optimizer.state` (checkpoints w
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from .gradients import Call, StretchFunction
-from .layout import storage_address
-from .step_plan import Rule, StepPlan
+from .gradients import Call
+from .loss_graph import LossGraph
+from .step_plan import StepPlan
+from .update_rules import rules_of
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
 
-_SGD, _MOMENTUM, _ADAMW = 2, 3, 4
 _BOND = "_hush_optimizer"  # in the model's __dict__
 
 
@@ -64,12 +61,15 @@ def fused_backward(model: nn.Module, loss: Tensor) -> None:
     if loss.grad_fn is None:
         raise ValueError("The loss has no graph to go back through: was it computed under torch.no_grad()?")
     _check_kind(optimizer)
-    update = _Update(optimizer)
-    nodes = update.open(loss)
+    graph = LossGraph(loss)
+    update = _Update(optimizer, graph)
+    for node in graph.stretches:
+        node.fused = update
     try:
-        loss.backward()
+        # torch takes longer over hundreds of leaves that get no gradient than the kernels over the whole backward.
+        loss.backward(inputs=update.reached)
     finally:
-        for node in nodes:
+        for node in graph.stretches:
             node.fused = None
 
 
@@ -130,52 +130,44 @@ def _check_kind(optimizer: torch.optim.Optimizer) -> None:
 class _Update:
     """One open step: which parameters may be updated inside the backward, and how."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, graph: LossGraph) -> None:
         self._optimizer = optimizer
-        self._rules = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
         self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        self._fusible: set[int] = set()
-        self._read_once: set[int] = set()
         self._updated: list[Tensor] = []
-
-    def open(self, loss: Tensor) -> list[Any]:
-        """Look at the graph of the loss, and tell its stretches of this step."""
-        edges: Counter[int] = Counter()  # into each leaf
-        readers: Counter[int] = Counter()  # of each piece of memory, in the backward
-        leaves: dict[int, Tensor] = {}
-        stretches: list[Any] = []
-        for node, following in _nodes(loss):
-            if type(node) is _NODE:
-                stretches.append(node)
-                readers.update(node.call.memories)
-            else:
-                readers.update(storage_address(t) for t in _saved_tensors(node))
-            for variable in following:
-                edges[id(variable)] += 1
-                leaves[id(variable)] = variable
-        self._read_once = {memory for memory, count in readers.items() if count == 1}
-        self._fusible = {key for key, p in leaves.items() if edges[key] == 1 and self._is_fusible(p)}
-        for node in stretches:
-            node.fused = self
-        return stretches
-
-    def _is_fusible(self, p: Tensor) -> bool:
-        hooked = p._backward_hooks or p._post_accumulate_grad_hooks
-        return id(p) in self._groups and p.grad is None and not hooked and p.numel() > 0
+        edges, readers = graph.edges, graph.readers
+        fusible = {
+            key
+            for key, p in graph.leaves.items()
+            if edges[key] == 1
+            and key in self._groups
+            and p.grad is None
+            and not p._backward_hooks
+            and not p._post_accumulate_grad_hooks
+            and p.numel() > 0
+        }
+        self._taken: dict[int, list[int]] = {}  # by the id of a stretch's call, the positions of its parameters
+        left = dict(graph.leaves)
+        for node in graph.stretches:
+            call, parameters = node.call, node.parameters
+            places = [
+                i
+                for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True))
+                if id(p) in fusible and readers[memory] == 1
+            ]
+            self._taken[id(call)] = places = [] if call.program.row_gradients else places
+            # The backward visits a node only on the way to a leaf that it was asked for. The first parameter that is
+            # updated makes sure of it, and gets no gradient.
+            for i in places[1:]:
+                del left[id(parameters[i])]
+        self.reached: list[Tensor] | None = None if graph.has_foreign_functions else list(left.values())
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""
-        if call.program.row_gradients:
-            return set()
-        taken = [
-            i
-            for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True))
-            if id(p) in self._fusible and memory in self._read_once
-        ]
+        taken = self._taken[id(call)]
         updated = [parameters[i] for i in taken]
-        rules = self._rules([self._groups[id(p)] for p in updated], self._optimizer.state, updated)
-        for i, (rule, states) in zip(taken, rules, strict=True):
-            plan.update(*call.place(i), rule, states)
+        rules, states = rules_of(self._optimizer, [self._groups[id(p)] for p in updated], updated)
+        places = call.places()
+        plan.update([places[i] for i in taken], rules, states)
         self._updated += updated
         return set(taken)
 
@@ -190,104 +182,3 @@ class _Update:
         if self._updated:
             torch.autograd.graph.increment_version(self._updated)
         self._updated = []
-
-
-_NODE: Any = StretchFunction._backward_cls
-
-
-def _nodes(loss: Tensor) -> Iterator[tuple[Any, list[Tensor]]]:
-    """Every node of the graph of the loss but those of its leaves, and the leaves that follow it."""
-    seen: set[Any] = set()
-    waiting: list[Any] = [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaves: list[Tensor] = []
-        for following, _ in node.next_functions:
-            variable = getattr(following, "variable", None)
-            if variable is None:
-                waiting.append(following)
-            else:
-                leaves.append(variable)
-        yield node, leaves
-
-
-@cache
-def _saved_names(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_saved_"))
-
-
-def _saved_tensors(node: Any) -> list[Tensor]:
-    """What a node will read in the backward."""
-    found: list[Any] = []
-    for name in _saved_names(node.__class__):
-        try:
-            value = getattr(node, name)
-        except RuntimeError:  # freed, or changed in place: the backward will say so
-            continue
-        found += value if isinstance(value, (list, tuple)) else [value]
-    if isinstance(node, torch.autograd.function.BackwardCFunction):
-        found += node.saved_tensors
-    return [value for value in found if isinstance(value, Tensor)]
-
-
-def _states(state: dict[str, Any], names: tuple[str, ...], p: Tensor) -> tuple[Tensor, ...]:
-    """The state tensors, laid out as p: one that was made or loaded row by row is turned around once."""
-    shape, dtype, stride = p.shape, p.dtype, p.stride()
-    for name in names:
-        value = state.get(name)
-        if value is None or value.shape != shape or value.dtype != dtype or value.stride() != stride:
-            kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
-            state[name] = kept if value is None else kept.copy_(value)
-    return tuple(state[name] for name in names)
-
-
-# The rule of each parameter and its states. A step has hundreds of parameters in few groups: what those of a group have
-# in common is made once.
-_Rules = Iterator[tuple[Rule, tuple[Tensor, ...]]]
-
-
-def _sgd(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
-    known: dict[tuple[int, bool], Rule] = {}
-    for group, p in zip(groups, parameters, strict=True):
-        state = states[p] if group["momentum"] else {}
-        # torch starts the buffer with the plain gradient: the first step has no dampening.
-        begins = state.get("momentum_buffer") is None
-        rule = known.get((id(group), begins))
-        if rule is None:
-            known[id(group), begins] = rule = _sgd_rule(group, begins)
-        yield rule, _states(state, ("momentum_buffer",), p) if group["momentum"] else ()
-
-
-def _sgd_rule(group: dict[str, Any], begins: bool) -> Rule:
-    rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
-    if not momentum:
-        return Rule(_SGD, rate, decay)
-    return Rule(_MOMENTUM, rate, decay, momentum, 0.0 if begins else float(group["dampening"]), bool(group["nesterov"]))
-
-
-def _adamw(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
-    if not parameters:
-        return
-    of_each = [states[p] for p in parameters]
-    for state in of_each:
-        if "step" not in state:
-            state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
-    steps = [state["step"] for state in of_each]
-    torch._foreach_add_(steps, 1)
-    known: dict[tuple[int, float], Rule] = {}
-    for group, p, state, t in zip(groups, parameters, of_each, torch.stack(steps).tolist(), strict=True):
-        rule = known.get((id(group), t))
-        if rule is None:
-            known[id(group), t] = rule = _adamw_rule(group, t)
-        yield rule, _states(state, ("exp_avg", "exp_avg_sq"), p)
-
-
-def _adamw_rule(group: dict[str, Any], t: float) -> Rule:
-    beta1, beta2 = (float(beta) for beta in group["betas"])
-    return Rule(
-        _ADAMW, float(group["lr"]), float(group["weight_decay"]), beta1=beta1, beta2=beta2, eps=float(group["eps"]),
-        correction1=1 - beta1**t, correction2=math.sqrt(1 - beta2**t),
-    )  # fmt: skip

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -27,7 +28,7 @@ from .activation import Activation
 from .backend import Forward, Program
 from .conditions import has_memory
 from .sight import Sight
-from .step_plan import Part, StepPlan
+from .step_plan import Part, StepPlan, place_of
 
 __all__ = ["Attached", "Call", "Edge", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
 
@@ -83,6 +84,10 @@ class Call:
         n = len(self.phis)
         return (parameter, "weight") if parameter < n else (self.bias_layers[parameter - n], "bias")
 
+    def places(self) -> tuple[int, ...]:
+        """Of every parameter its place in a step plan."""
+        return _places(len(self.phis), self.bias_layers)
+
     def new_plan(self) -> StepPlan:
         return StepPlan(len(self.phis))
 
@@ -124,6 +129,14 @@ class Call:
         for layer, b in zip(self.bias_layers, parameters[n:], strict=True):
             biases[layer] = b
         return list(parameters[:n]), biases
+
+
+@lru_cache(maxsize=64)
+def _places(layers: int, bias_layers: tuple[int, ...]) -> tuple[int, ...]:
+    return (
+        *(place_of(layer, "weight") for layer in range(layers)),
+        *(place_of(layer, "bias") for layer in bias_layers),
+    )
 
 
 def dense_chain(
@@ -175,20 +188,22 @@ class StretchFunction(torch.autograd.Function):
         result: Forward = call.program.forward(h)
         call.note(result.active)
         ctx.call, ctx.program, ctx.fused = call, result.program, None
+        ctx.parameters, ctx.before = parameters, None if edge is None else edge.grad_fn
         weights, biases = parameters[: call.kept], parameters[call.kept :]
         # autograd refuses a backward after an in-place change of what is saved. So it is for the weights and x, as
         # F.linear has it; biases may change, since nobody needs them again unless for second derivatives.
         ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *weights)
-        ctx.biases, ctx.bias_versions = biases, [_version(b) for b in biases]
+        ctx.bias_versions = [_version(b) for b in biases]
         return result.out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         edge, x, saved, *weights = ctx.saved_tensors
-        parameters = [*weights, *ctx.biases]
+        biases = ctx.parameters[ctx.call.kept :]
+        parameters = [*weights, *biases]
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
         if torch.is_grad_enabled() or not has_memory(grads[0]):
-            if [_version(b) for b in ctx.biases] != ctx.bias_versions:
+            if [_version(b) for b in biases] != ctx.bias_versions:
                 raise RuntimeError(
                     "A bias has been modified by an inplace operation since the forward; second derivatives and "
                     "batches of gradients need it."
@@ -223,10 +238,8 @@ def gradients_of(
     plan = call.new_plan()
     taken = fused.plan(call, plan, parameters) if fused is not None else set()
     gradients: list[Tensor | None] = [None] * len(parameters)
-    for i, p in enumerate(parameters):
-        if not needed[1 + i] or i in taken:
-            continue
-        layer, part = call.place(i)
+    for i in (i for i in range(len(parameters)) if i not in taken and needed[1 + i]):
+        p, (layer, part) = parameters[i], call.place(i)
         if part == "weight":
             gradient = p.new_empty((p.shape[0], p.shape[1]) if program.row_gradients else (p.shape[1], p.shape[0]))
             gradients[i] = gradient if program.row_gradients else gradient.t()

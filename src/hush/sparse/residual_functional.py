@@ -38,7 +38,7 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
     if training:
         memories = tuple(storage_address(p) for p in parameters)
         phis = tuple(block.phi for block in blocks)
-        call = ResidualCall(program, phis, (), memories=memories, blocks=tuple(blocks), places=tuple(places))
+        call = ResidualCall(program, phis, (), memories=memories, blocks=tuple(blocks), parts=tuple(places))
         out = run_training(rows, call, parameters)
     else:
         out, _ = program.infer(rows)

@@ -11,24 +11,27 @@ from torch import Tensor
 from .backend import Program
 from .gradients import Attached, Call
 from .residual_block import ResidualBlock, dense_residual, with_parameters
-from .step_plan import PARTS, Part, StepPlan
+from .step_plan import PARTS, Part, StepPlan, place_of
 
 __all__ = ["ResidualCall"]
 
 
 @dataclass(frozen=True)
 class ResidualCall(Call):
-    """`blocks` stand for their form; the tensors are those of `parameters`, whose places `places` names."""
+    """`blocks` stand for their form; the tensors are those of `parameters`, whose layers and parts `parts` names."""
 
     blocks: tuple[ResidualBlock, ...] = ()
-    places: tuple[tuple[int, Part], ...] = ()
+    parts: tuple[tuple[int, Part], ...] = ()
 
     @property
     def kept(self) -> int:
-        return sum(part != "bias" for _, part in self.places)
+        return sum(part != "bias" for _, part in self.parts)
 
     def place(self, parameter: int) -> tuple[int, Part]:
-        return self.places[parameter]
+        return self.parts[parameter]
+
+    def places(self) -> tuple[int, ...]:
+        return tuple(place_of(layer, part, len(PARTS)) for layer, part in self.parts)
 
     def new_plan(self) -> StepPlan:
         return StepPlan(len(self.blocks), len(PARTS))
@@ -45,4 +48,4 @@ class ResidualCall(Call):
         h = program.first_activations(saved, batch)
         if edge is not None:
             h = Attached.apply(edge, h, torch.ones_like(h))  # type: ignore[no-untyped-call]
-        return dense_residual(h, with_parameters(self.blocks, self.places, parameters))
+        return dense_residual(h, with_parameters(self.blocks, self.parts, parameters))

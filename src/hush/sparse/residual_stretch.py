@@ -59,7 +59,7 @@ class ResidualStretch(Stretch):
             note=lambda active: self._note(active, units),
             memories=prepared.memories,
             blocks=prepared.blocks,
-            places=prepared.places,
+            parts=prepared.places,
         )
 
     def _first_activations(self, h: Tensor, prepared: Prepared) -> Tensor:

@@ -7,18 +7,24 @@ to be centred, the address of the mean inputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
 from . import _native
 
-__all__ = ["PARTS", "Part", "Rule", "StepPlan"]
+__all__ = ["PARTS", "Part", "Rule", "StepPlan", "place_of"]
 
 # Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, and β.
 Part = Literal["weight", "bias", "gain", "shift", "scale"]
 PARTS: tuple[Part, ...] = ("weight", "bias", "gain", "shift", "scale")
 _KEEPS_MEAN = 1 << len(PARTS)
+
+
+def place_of(layer: int, part: Part, parts: int = 2) -> int:
+    """The place of a parameter among all, where every layer has so many parts."""
+    return parts * layer + PARTS.index(part)
 
 
 class Rule(NamedTuple):
@@ -47,7 +53,6 @@ class StepPlan:
         self.addresses = [0] * (3 * parts * layers)
         self.means: list[int] = []  # one for each layer as soon as one is centred
         self._rules: dict[Rule, int] = {Rule(): 0}
-        self._latest: tuple[Rule, int] = (Rule(), 0)
         self._kept: list[Tensor] = []
 
     @property
@@ -57,24 +62,25 @@ class StepPlan:
     def write(self, layer: int, part: Part, gradient: Tensor) -> None:
         """The gradient goes into this tensor. An empty one has no address, and nothing to write."""
         if gradient.numel():
-            self.addresses[3 * self._want(layer, part)] = gradient.data_ptr()
+            place = place_of(layer, part, self._parts)
+            self.wants[layer] |= 1 << place % self._parts
+            self.addresses[3 * place] = gradient.data_ptr()
             self._kept.append(gradient)
 
-    def update(self, layer: int, part: Part, rule: Rule, states: tuple[Tensor, ...]) -> None:
-        """The parameter takes a step by this rule, and so do the optimizer's states, which lie as it does."""
-        place = self._want(layer, part)
-        if rule is not self._latest[0]:  # neighbours share theirs, and hashing eleven numbers takes its time
-            self._latest = (rule, self._rules.setdefault(rule, len(self._rules)))
-        self.groups[place] = self._latest[1]
-        for i, state in enumerate(states):
-            self.addresses[3 * place + 1 + i] = state.data_ptr()
-            self._kept.append(state)
-
-    def _want(self, layer: int, part: Part) -> int:
-        """Marks the parameter as wanted; its place among all."""
-        number = PARTS.index(part)
-        self.wants[layer] |= 1 << number
-        return self._parts * layer + number
+    def update(self, places: Sequence[int], rules: Sequence[Rule], states: Sequence[tuple[Tensor, ...]]) -> None:
+        """The parameters at these places (`place_of`) take a step by their rules, and so do the optimizer's states,
+        which lie as they do."""
+        wants, groups, addresses, parts = self.wants, self.groups, self.addresses, self._parts
+        latest, number = None, 0
+        for place, rule in zip(places, rules, strict=True):
+            if rule is not latest:  # neighbours share theirs, and hashing eleven numbers takes its time
+                latest, number = rule, self._rules.setdefault(rule, len(self._rules))
+            groups[place] = number
+            wants[place // parts] |= 1 << place % parts
+        for place, tensors in zip(places, states, strict=True):
+            for i, state in enumerate(tensors):
+                addresses[3 * place + 1 + i] = state.data_ptr()
+            self._kept += tensors
 
     def center(self, layer: int, mean: Tensor, *, keep_mean: bool) -> None:
         """The weight's gradient is centred by this mean input; with `keep_mean` the bias takes back, b ← b − ΔW ā,
