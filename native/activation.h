@@ -7,6 +7,9 @@
 //   fatrelu                                 y = x where x > τ, else 0
 //   identity                                y = x
 //
+// A relative one has τ and m in units of s, the root mean square of its sample: φ(x) = s ψ(x/s), which is the same clamps
+// at τ s and m s.
+//
 // The slope is 0 where y = 0 and, with a finite m, where |y| ≥ m; else 1: a function of y alone, so the compact y is all
 // that is saved. At a NaN it is what torch's vectorised backwards have: 1 for relu, shifted relu, fatrelu and identity, else 0.
 #pragma once
@@ -22,9 +25,31 @@ struct Activation {
     float clip = INFINITY;
     bool jump = false;      // fatrelu
     bool identity = false;  // y = x: low = τ = 0, floor = −∞
+    bool relative = false;
+    bool through_scale = true;  // of a relative one, whether its gradient goes through s as well
+
+    bool odd() const { return low != -FLT_MAX; }
+
+    // A relative activation where a sample's root mean square is s.
+    Activation at_scale(float s) const {
+        Activation a = *this;
+        a.threshold = threshold * s;
+        if (!std::isinf(clip)) a.clip = clip * s;
+        if (odd()) a.low = -a.threshold, a.floor = -a.clip;
+        return a;
+    }
+    // φ(x) by itself, as torch has it where s is infinite or not a number.
+    float at_any_scale(float x, float s) const {
+        const float t = threshold * s, m = std::isinf(clip) ? clip : clip * s;
+        if (t != t || x != x) return NAN;
+        float y = x - (odd() ? std::fmin(std::fmax(x, -t), t) : t);
+        if (!odd() && y <= 0.0f) y = 0.0f;
+        if (y >= m) return m;
+        return odd() && y <= -m ? -m : y;
+    }
 
     float slope(float y) const {
-        if (identity) return 1.0f;
+        if (identity || (relative && y != y)) return 1.0f;
         if (std::isinf(clip)) return floor == 0.0f || y == y ? 1.0f : 0.0f;
         return std::fabs(y) < clip ? 1.0f : 0.0f;
     }

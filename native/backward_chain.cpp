@@ -31,6 +31,12 @@ void Backward::place(Cutter& cutter) {
     }
     bias_gradient.assign(parts, nullptr);
     for (float*& g : bias_gradient) g = cutter.cut<float>(widest);
+    of_scale.assign(parts, nullptr);
+    for (size_t l = 0; l < n_layers; ++l)
+        if (through_scale(l)) {
+            for (double*& d : of_scale) d = cutter.cut<double>(batch);
+            break;
+        }
     const bool any = std::any_of(gradients, gradients + n_layers, [](const auto& g) { return g.means; });
     if (!any) return;
     const size_t whole = tiles(widest) * tile();
@@ -125,6 +131,10 @@ void Backward::run(int id, int n) {
             }
             if (l > 1 && !written_whole(l - 2)) clear(spare, layers[l - 1].inputs, p);
         });
+        if (want_sums && through_scale(l)) {
+            barrier.wait(n);
+            each([&](int p) { add_through_scale(l, p, fill, turn); });
+        }
         float* was_read = read;
         read = fill, fill = spare, spare = was_read;
     }

@@ -44,6 +44,8 @@ struct Backward {
     // known.
     float* delta_sum[2] = {};
     std::vector<float*> drift[2] = {};
+    // Of a relative activation, per part and sample: Σ_j a_j ∂φ_j/∂s over the part's inputs, a the gradient of φ.
+    std::vector<double*> of_scale{};
     Barrier barrier{};
 
     size_t tile() const { return static_cast<size_t>(k.back) * k.lanes; }
@@ -59,6 +61,8 @@ struct Backward {
         return false;
     }
     bool shared(size_t l) const { return saved && saved_layer(saved, l).shared; }
+    SavedScales scales(size_t l) const { return saved_scales(const_cast<char*>(saved), layers, n_layers, l, batch); }
+    bool through_scale(size_t l) const { return layers[l].activation.relative && layers[l].activation.through_scale; }
 
     // The outputs of a shared layer whose δ is not zero throughout: those that the layer behind it shares, or all.
     struct Outputs {
@@ -103,6 +107,8 @@ struct Backward {
     void run_lists(size_t l, int part, const float* from, bool want_sums, int turn);
     // δ of the layer below: the sums where φ has slope 1, zero elsewhere.
     void spread(size_t l, int part, float* to, int turn);
+    // What goes through the root mean square s of a sample: h_i/(N s) Σ_j a_j ∂φ_j/∂s, to every unit i.
+    void add_through_scale(size_t l, int part, float* to, int turn);
 
     // By shared units.
     // A part's shared inputs, cut at whole vectors, and all inputs from its first one to the next part's.

@@ -33,6 +33,8 @@ struct LayerGradient {
 //                 column_start u32[inputs + 1] | values f32[active] | samples u16 or u32[active]
 //               where all samples share most of their active inputs, those that any of them has, sample by sample:
 //                 columns u32[shared] | rows f32[batch][stride], stride = shared rounded up, zeros where not active
+//   between the two, of each layer with a relative activation:
+//                 root mean squares f32[batch] | h f32[batch][inputs]
 struct SavedLayer {
     const uint32_t* column_start = nullptr;
     const float* values = nullptr;
@@ -46,6 +48,14 @@ inline constexpr uint64_t kMagic = 0x6875736873617632;  // "hushsav2"
 size_t saved_layer_bytes(size_t inputs, size_t active, size_t index_bytes);
 size_t saved_shared_bytes(size_t shared, size_t batch);
 size_t saved_table_bytes(size_t layers);
+struct SavedScales {
+    float* scales = nullptr;  // null: the layer's activation is not relative
+    float* h = nullptr;
+};
+// Of the first n layers.
+size_t saved_scales_bytes(const Layer* layers, size_t n, size_t batch);
+void clear_scale_gaps(char* saved, const Layer* layers, size_t n, size_t batch);
+SavedScales saved_scales(char* saved, const Layer* layers, size_t n, size_t l, size_t batch);
 size_t saved_bound(const Layer* layers, size_t n, size_t batch);
 inline size_t index_bytes(size_t batch) { return batch < 65536 ? 2 : 4; }
 struct SavedTarget {

@@ -99,7 +99,10 @@ struct BySamples {
 
     void activate(size_t layer, Lane& lane, const float* h, size_t h_stride, size_t width) const {
         const Side& side = empty_side(layer, lane, width);
-        k.activate({h, h_stride, lane.samples.size(), width, call.layers[layer].activation, side.x, stride, side.counts});
+        const SavedScales keep = saved_scales(call.saved, call.layers, call.n_layers, layer, call.batch);
+        const size_t first = lane.samples.first;
+        k.activate({h, h_stride, lane.samples.size(), width, call.layers[layer].activation, side.x, stride, side.counts,
+                    keep.scales ? keep.scales + first : nullptr, keep.h ? keep.h + first * width : nullptr});
     }
 
     // Which units any sample has, and whether the samples share enough of them; of the whole batch where its backward
@@ -108,7 +111,8 @@ struct BySamples {
         const size_t inputs = call.layers[l].inputs, batch = call.saved ? call.batch : lane.samples.size();
         uint64_t active = 0;
         lane.shared = 0;
-        if (batch < kSharedRows) return;
+        // The gradient of a relative activation is dense: its backward goes by lists alone.
+        if (batch < kSharedRows || (call.saved && call.layers[l].activation.relative)) return;
         for (size_t i = 0; i < inputs; ++i) {
             uint32_t samples = lane.side[l % 2].counts[i];
             if (call.saved && lanes.size() > 1) {
@@ -158,15 +162,17 @@ struct BySamples {
         const bool last = l + 1 == call.n_layers;
         float* out = last ? call.out + lane.samples.first * call.out_stride : lane.side[(l + 1) % 2].x;
         const size_t out_stride = last ? call.out_stride : stride;
-        if (lane.shared) {
-            run_shared(l, lane, out, out_stride, last);
-        } else {
+        // A relative activation looks at a whole sample first.
+        const bool at_once = lane.shared && !last && !call.layers[l + 1].activation.relative;
+        if (lane.shared)
+            run_shared(l, lane, out, out_stride, at_once);
+        else
             run_lists(layer, lane, out, out_stride);
-            if (!last) activate(l + 1, lane, out, stride, layer.outputs);
-        }
+        if (!last && !at_once) activate(l + 1, lane, out, stride, layer.outputs);
     }
 
-    void run_shared(size_t l, Lane& lane, float* out, size_t out_stride, bool last) {
+    // With `activated` the output goes through the next layer's φ while it is in registers.
+    void run_shared(size_t l, Lane& lane, float* out, size_t out_stride, bool activated) {
         const Layer& layer = call.layers[l];
         ProductTask task{};
         task.a = lane.side[l % 2].x;
@@ -179,11 +185,11 @@ struct BySamples {
         task.b_rows = layer.inputs;
         task.bf16 = layer.bf16;
         task.out_stride = out_stride;
-        if (!last) {
+        if (activated) {
             task.finish = Finish::activate;
             task.activation = call.layers[l + 1].activation;
         }
-        uint32_t* counts = last ? nullptr : empty_side(l + 1, lane, layer.outputs).counts;
+        uint32_t* counts = activated ? empty_side(l + 1, lane, layer.outputs).counts : nullptr;
         for (size_t t = 0, n = tiles(layer.outputs, k.shared); t < n; ++t) {
             const Range columns = tile(layer.outputs, k.shared, t);
             task.b = static_cast<const char*>(layer.weight) + columns.first * (layer.bf16 ? 2 : 4);
@@ -255,7 +261,7 @@ struct BySamples {
     }
 
     void run(int id, int n) {
-        size_t offset = saved_table_bytes(call.n_layers);
+        size_t offset = saved_table_bytes(call.n_layers) + saved_scales_bytes(call.layers, call.n_layers, call.batch);
         auto each = [&](auto&& work) {
             for (size_t p = id; p < lanes.size(); p += n) work(p);
         };
@@ -299,6 +305,7 @@ ForwardResult forward_by_samples(const ForwardCall& call) {
     Cutter cutter(block.data());
     f.place(cutter);
     write_table(call.saved, call.n_layers, call.batch);
+    clear_scale_gaps(call.saved, call.layers, call.n_layers, call.batch);
     run_team(call.threads, [&f](int id, int n) { f.run(id, n); });
     ForwardResult result;
     result.saved_bytes = call.saved ? f.saved_bytes : 0;

@@ -18,10 +18,16 @@ ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_
                             size_t out_stride, char* saved, int threads) {
     ForwardCall call{layers, n, h, h_stride, batch, out, out_stride, saved, std::max(threads, 1)};
     size_t largest = 0, bytes = 0;
+    bool relative = false;
     for (size_t l = 0; l < n; ++l) {
         const size_t weights = layers[l].inputs * layers[l].outputs;
         largest = std::max(largest, weights);
         bytes = std::max(bytes, weights * (layers[l].bf16 ? 2 : 4));
+        relative = relative || layers[l].activation.relative;
+    }
+    if (relative) {  // a thread must have all of a sample to know its root mean square
+        call.threads = static_cast<int>(std::clamp<size_t>(batch, 1, static_cast<size_t>(call.threads)));
+        return forward_by_samples(call);
     }
     if (batch < static_cast<size_t>(call.threads) && batch * largest < kAloneWeights) call.threads = 1;
     if (bytes <= kL2Bytes && batch >= static_cast<size_t>(call.threads)) return forward_by_samples(call);

@@ -102,7 +102,8 @@ struct PackTask {
 };
 
 // φ of a row-major h, dense, into out; counts[j] += the samples in which column j is active, where anybody asks.
-// Rows of out have room for whole vectors; out may be h.
+// Rows of out have room for whole vectors; out may be h. Of a relative φ the root mean squares of the samples, and h itself,
+// are left where anybody asks for them.
 struct ActivateTask {
     const float* h;
     size_t row_stride, batch, width;
@@ -110,6 +111,8 @@ struct ActivateTask {
     float* out;
     size_t out_stride;
     uint32_t* counts;
+    float* scales;
+    float* kept;  // [batch][width]
 };
 
 // A tile of columns of a dense product, in registers:

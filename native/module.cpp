@@ -1,4 +1,5 @@
 // The Python face: arrays in, arrays out, no copy, no torch headers.
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,8 +14,13 @@ namespace {
 class Chain {
 public:
     // Nothing but a list of checked pointers: Python keeps the tensors alive while a call runs.
-    void add(Array weight, std::optional<Array> bias, int kind, float threshold, float clip) {
+    void add(Array weight, std::optional<Array> bias, int kind, float threshold, float clip, bool relative,
+             bool through_scale) {
         Layer layer = to_layer(weight, bias, kind, threshold, clip, layers_.size());
+        if (relative && (layer.activation.jump || layer.activation.identity))
+            throw std::invalid_argument("Only one-sided and odd activations can be relative.");
+        layer.activation.relative = relative;
+        layer.activation.through_scale = through_scale;
         if (!layers_.empty() && layers_.back().outputs != layer.inputs)
             throw std::invalid_argument("Layer " + std::to_string(layers_.size()) + " takes " + std::to_string(layer.inputs) +
                                         " inputs, but the layer before it gives " + std::to_string(layers_.back().outputs) + ".");
@@ -72,6 +78,20 @@ public:
             throw std::invalid_argument("The output must be contiguous.");
         nb::gil_scoped_release release;
         expand_saved(reinterpret_cast<const char*>(saved.data()), 0, layers_.front().inputs, batch, out.data());
+    }
+
+    // h of the first layer, whose activation is relative, from what the forward saved.
+    void first_inputs(Bytes saved, Matrix out) const {
+        check_ready();
+        const size_t inputs = layers_.front().inputs, batch = rows_of(out, inputs, "output");
+        check_saved(reinterpret_cast<const char*>(saved.data()), saved.shape(0), layers_.data(), layers_.size(), batch);
+        if (!layers_.front().activation.relative)
+            throw std::invalid_argument("Only of a relative activation is the input saved.");
+        if (batch > 1 && out.stride(0) != static_cast<int64_t>(inputs))
+            throw std::invalid_argument("The output must be contiguous.");
+        const SavedScales s = saved_scales(const_cast<char*>(reinterpret_cast<const char*>(saved.data())), layers_.data(),
+                                           layers_.size(), 0, batch);
+        if (batch) std::memcpy(out.data(), s.h, batch * inputs * sizeof(float));
     }
 
     // The mean over the batch of every layer's inputs, from what the forward saved.
@@ -175,12 +195,13 @@ NB_MODULE(_native, m) {
     nb::class_<Chain>(m, "Chain")
         .def(nb::init<>())
         .def("add", &Chain::add, nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(), "kind"_a, "threshold"_a,
-             "clip"_a)
+             "clip"_a, "relative"_a = false, "through_scale"_a = true)
         .def("turned", &Chain::turned, "threads"_a)
         .def_prop_ro("row_major", &Chain::row_major)
         .def("forward", &Chain::forward, nb::arg("h").noconvert(), nb::arg("out").noconvert(), "threads"_a)
         .def("infer_at", &Chain::infer_at, "h"_a, "h_stride"_a, "batch"_a, "out"_a, "out_stride"_a, "threads"_a)
         .def("first_activations", &Chain::first_activations, nb::arg("saved").noconvert(), nb::arg("out").noconvert())
+        .def("first_inputs", &Chain::first_inputs, nb::arg("saved").noconvert(), nb::arg("out").noconvert())
         .def("mean_inputs", &Chain::mean_inputs, nb::arg("saved").noconvert(), "batch"_a, nb::arg("out").noconvert())
         .def("backward", &Chain::backward, nb::arg("saved").noconvert(), nb::arg("grad_out").noconvert(),
              nb::arg("grad_h").noconvert().none(), "threads"_a, "wants"_a, "optimizers"_a, "groups"_a, "addresses"_a,

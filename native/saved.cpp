@@ -27,8 +27,22 @@ size_t saved_shared_bytes(size_t shared, size_t batch) {
 
 size_t saved_table_bytes(size_t layers) { return round_up((4 + kRow * layers) * 8, kLine); }
 
+size_t saved_scales_bytes(const Layer* layers, size_t n, size_t batch) {
+    size_t bytes = 0;
+    for (size_t l = 0; l < n; ++l)
+        if (layers[l].activation.relative)
+            bytes += round_up(batch * 4, kLine) + round_up(batch * layers[l].inputs * 4, kLine);
+    return bytes;
+}
+
+SavedScales saved_scales(char* saved, const Layer* layers, size_t n, size_t l, size_t batch) {
+    if (!saved || !layers[l].activation.relative) return {};
+    char* at = saved + saved_table_bytes(n) + saved_scales_bytes(layers, l, batch);
+    return {reinterpret_cast<float*>(at), reinterpret_cast<float*>(at + round_up(batch * 4, kLine))};
+}
+
 size_t saved_bound(const Layer* layers, size_t n, size_t batch) {
-    size_t bytes = saved_table_bytes(n);
+    size_t bytes = saved_table_bytes(n) + saved_scales_bytes(layers, n, batch);
     for (size_t l = 0; l < n; ++l)
         bytes += std::max(saved_layer_bytes(layers[l].inputs, layers[l].inputs * batch, index_bytes(batch)),
                           saved_shared_bytes(layers[l].inputs, batch));
@@ -46,6 +60,16 @@ void write_table(char* saved, size_t layers, size_t batch) {
     auto* t = reinterpret_cast<uint64_t*>(saved);
     std::memset(t, 0, saved_table_bytes(layers));
     t[0] = kMagic, t[1] = batch, t[2] = layers, t[3] = index_bytes(batch);
+}
+
+void clear_scale_gaps(char* saved, const Layer* layers, size_t n, size_t batch) {
+    for (size_t l = 0; l < n; ++l) {
+        const SavedScales s = saved_scales(saved, layers, n, l, batch);
+        if (!s.scales) continue;
+        std::memset(s.scales + batch, 0, round_up(batch * 4, kLine) - batch * 4);
+        const size_t units = batch * layers[l].inputs;
+        std::memset(s.h + units, 0, round_up(units * 4, kLine) - units * 4);
+    }
 }
 
 void write_row(char* saved, size_t layer, size_t offset, size_t active, size_t inputs) {
@@ -154,7 +178,7 @@ void mean_inputs(const char* saved, const Layer* layers, size_t n, size_t batch,
 
 void check_saved(const char* saved, size_t bytes, const Layer* layers, size_t n, size_t batch) {
     const uint64_t* t = table(saved);
-    bool good = bytes >= saved_table_bytes(n) && t[0] == kMagic && t[1] == batch && t[2] == n &&
+    bool good = bytes >= saved_table_bytes(n) + saved_scales_bytes(layers, n, batch) && t[0] == kMagic && t[1] == batch && t[2] == n &&
                 t[3] == index_bytes(batch);
     for (size_t l = 0; good && l < n; ++l) {
         const uint64_t* row = t + 4 + kRow * l;

@@ -1,17 +1,49 @@
 // Dense products over a lane type S, for layers whose samples share their active units.
 #pragma once
+#include <cmath>
+#include <cstring>
+
 #include "kernels.h"
 
 namespace hush {
 
 template <class S>
+float root_mean_square(const float* x, size_t width) {
+    const size_t full = width / S::W * S::W;
+    typename S::F sum = S::zero();
+    for (size_t j = 0; j < full; j += S::W) {
+        const typename S::F v = S::load(x + j);
+        sum = S::fma(v, v, sum);
+    }
+    if (full < width) {
+        const typename S::F v = S::load_n(x + full, static_cast<int>(width - full));
+        sum = S::fma(v, v, sum);
+    }
+    return std::sqrt(S::sum(sum)) / std::sqrt(static_cast<float>(width));
+}
+
+template <class S>
 void activate(const ActivateTask& t) {
-    const ActivationLanes<S> phi(t.activation);
+    ActivationLanes<S> phi(t.activation);
     const size_t full = t.width / S::W * S::W;
     const int tail = static_cast<int>(t.width - full);
     for (size_t b = 0; b < t.batch; ++b) {
         const float* h = t.h + b * t.row_stride;
         float* out = t.out + b * t.out_stride;
+        if (t.activation.relative) {
+            const float s = root_mean_square<S>(h, t.width);
+            if (t.scales) t.scales[b] = s;
+            if (t.kept) std::memcpy(t.kept + b * t.width, h, t.width * sizeof(float));
+            if (!std::isfinite(s)) {
+                for (size_t j = 0; j < t.width; ++j) {
+                    out[j] = t.activation.at_any_scale(h[j], s);
+                    if (t.counts) t.counts[j] += out[j] != 0.0f;
+                }
+                for (size_t j = t.width; j < full + S::W; ++j) out[j] = 0.0f;
+                continue;
+            }
+            phi = ActivationLanes<S>(t.activation.at_scale(s));
+        }
         auto put = [&](typename S::F x, size_t j, int lanes) {
             typename S::A active = phi(x);
             if (lanes < S::W) active = S::first(active, lanes);

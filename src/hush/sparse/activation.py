@@ -6,6 +6,8 @@
     jump            x where x > τ, else 0                                  FATReLU
     identity        x                                                      what a Linear reads as it comes
 
+One-sided and odd ones may be relative: τ and m are then in units of the root mean square of each sample.
+
 The slope is 0 where φ = 0 and, with a finite m, where |φ| ≥ m; else 1, as in `hush.nn.functional`. At a NaN it is
 what torch's vectorised backwards have: 1 for ReLU, ShiftedReLU and FATReLU, else 0.
 """
@@ -27,11 +29,18 @@ __all__ = ["Activation", "Kind", "activation_of"]
 
 @dataclass(frozen=True)
 class Activation:
-    """φ as (kind, threshold τ, clip m); m = ∞ where nothing is clipped."""
+    """φ as (kind, threshold τ, clip m); m = ∞ where nothing is clipped.
+
+    Attributes:
+        relative: whether τ and m are in units of the sample's root mean square.
+        through_scale: of a relative one, whether the gradient goes through that too.
+    """
 
     kind: Kind = Kind.ONE_SIDED
     threshold: float = 0.0
     clip: float = math.inf
+    relative: bool = False
+    through_scale: bool = True
 
     def __post_init__(self) -> None:
         if not -math.inf < self.threshold < math.inf:
@@ -42,11 +51,16 @@ class Activation:
             )
         if not self.clip > 0:
             raise ValueError(f"The clip is {self.clip}; it must be positive.")
+        if self.relative and self.kind not in (Kind.ONE_SIDED, Kind.ODD):
+            raise ValueError(f"Only one-sided and odd activations can be relative, not {self.kind.name}.")
 
     def __call__(self, x: Tensor) -> Tensor:
         """φ(x) with torch's own operations: the path of every tensor that the kernels do not take."""
         if self.kind is Kind.IDENTITY:
             return x
+        if self.relative:
+            relative = functional.relative_cst if self.kind is Kind.ODD else functional.relative_crelu
+            return relative(x, self.threshold, self.clip, through_scale=self.through_scale)
         if self.kind is Kind.JUMP:
             return functional.fatrelu(x, self.threshold)
         if self.kind is Kind.ODD:
@@ -57,7 +71,7 @@ class Activation:
         return functional.crelu(x, self.threshold, self.clip)
 
     def slope(self, y: Tensor) -> Tensor:
-        """φ′ as a function of φ, as the kernels have it."""
+        """φ′ as a function of φ, as the kernels have it. A relative φ has no such function."""
         silent = y == 0
         if self.clip != math.inf:
             silent |= ~(y.abs() < torch.tensor(self.clip, dtype=y.dtype, device=y.device))
@@ -96,12 +110,19 @@ class Activation:
         return cls(Kind.IDENTITY)
 
 
-def activation_of(module: nn.Module) -> Activation | None:
-    """The module's φ, or None when the kernels do not know it."""
+def activation_of(module: nn.Module, *, relative: bool = False) -> Activation | None:
+    """The module's φ, or None when the kernels do not know it; those of chains know relative ones too."""
     if any(isinstance(value, Tensor) for value in (*module.__dict__.values(), *module._parameters.values())):
         return None  # a threshold that is a tensor may be learnt, or changed in place
     found = recognise(module)
-    if found is None or found.kernel is None:
+    if found is None:
+        return None
+    if found.entry.relative:
+        if not relative or getattr(module, "dim", None) != -1:
+            return None  # the units of a sample are the last dimension of what a Linear reads
+        kind = Kind.ODD if found.entry.odd else Kind.ONE_SIDED
+        return Activation(kind, found.threshold, found.clip, relative=True, through_scale=bool(found.through_scale))
+    if found.kernel is None:
         return None
     if found.kernel is Kind.ODD and found.threshold == 0.0:
         return None  # nothing is silent, and torch's Hardtanh has slope 1 where the kernels have 0

@@ -19,10 +19,13 @@ __all__ = [
     "Backend",
     "Forward",
     "Program",
+    "RelativeBackend",
+    "RelativeProgram",
     "ResidualBackend",
     "backend_for",
     "register_backend",
     "runs_residual_chains",
+    "takes_activations",
 ]
 
 
@@ -67,6 +70,27 @@ class Backend(Protocol):
     def compile(
         self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
     ) -> Program: ...
+
+
+class RelativeProgram(Program, Protocol):
+    """One whose first activation is relative."""
+
+    def first_inputs(self, saved: Tensor, batch: int) -> Tensor:
+        """h, from what was saved."""
+
+
+class RelativeBackend(Backend, Protocol):
+    """One that runs activations relative to a sample's own size too; without it torch does."""
+
+    def takes_relative(self, weights: Sequence[Tensor]) -> bool:
+        """Whether layers with these weights can be run behind such activations."""
+
+
+def takes_activations(backend: Backend, phis: Sequence[Activation], weights: Sequence[Tensor]) -> bool:
+    """Whether the backend runs these activations in front of these weights."""
+    if not any(phi.relative for phi in phis):
+        return True
+    return hasattr(backend, "takes_relative") and backend.takes_relative(weights)
 
 
 class ResidualBackend(Backend, Protocol):

@@ -21,6 +21,7 @@ from .step_plan import StepPlan
 __all__ = ["CpuBackend", "CpuProgram", "engine_calls", "isa"]
 
 _CPU = torch.device("cpu")
+_L2_BYTES = 400 * 1024  # of a layer, as in native/forward_chain.cpp
 
 
 def _empty(*shape: int) -> Tensor:
@@ -72,6 +73,12 @@ class CpuProgram:
         self.chain.first_activations(saved, out)
         return out
 
+    def first_inputs(self, saved: Tensor, batch: int) -> Tensor:
+        out = _empty(batch, self.inputs)
+        assert isinstance(self.chain, _native.Chain)
+        self.chain.first_inputs(saved, out)
+        return out
+
     def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
         out = _empty(sum(self.widths[:-1]))
         assert isinstance(self.chain, _native.Chain)  # blocks with a hook on their Linear are not fused
@@ -109,12 +116,16 @@ class CpuBackend:
             return is_row_major(w) or is_input_major(w)
         return not training and _plain(w, torch.bfloat16) and is_input_major(w)
 
+    def takes_relative(self, weights: Sequence[Tensor]) -> bool:
+        # Every sample stays with one thread, which reads the weights from L2.
+        return all(w.numel() * w.element_size() <= _L2_BYTES for w in weights)
+
     def compile(
         self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], phis: Sequence[Activation]
     ) -> CpuProgram:
         chain = _native.Chain()
         for w, b, phi in zip(weights, biases, phis, strict=True):
-            chain.add(w.detach(), _detached(b), int(phi.kind), phi.threshold, phi.clip)
+            chain.add(w.detach(), _detached(b), int(phi.kind), phi.threshold, phi.clip, phi.relative, phi.through_scale)
         return CpuProgram(chain, [*(w.shape[1] for w in weights), weights[-1].shape[0]], chain.row_major)
 
     def takes_blocks(self, blocks: Sequence[ResidualBlock], training: bool) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .activation import Activation
+from .backend import takes_activations
 from .conditions import backend_of, is_plain
 from .gradients import Call, dense_chain, run_training
 from .layout import storage_address
@@ -35,7 +36,13 @@ def chain(
     parameters = [*weights, *(b for b in biases if b is not None)]
     training = torch.is_grad_enabled() and (h.requires_grad or any(p.requires_grad for p in parameters))
     if torch.compiler.is_compiling():
-        if h.dtype == torch.float32 and h.device.type == "cpu" and all(p.dtype == torch.float32 for p in parameters):
+        relative = any(phi.relative for phi in activations)
+        if (
+            not relative
+            and h.dtype == torch.float32
+            and h.device.type == "cpu"
+            and all(p.dtype == torch.float32 for p in parameters)
+        ):
             return chain_operator(h, weights, biases, activations)
         return dense_chain(h, weights, biases, activations)
     backend = backend_of(h)
@@ -43,6 +50,7 @@ def chain(
         backend is None
         or not all(is_plain(p) for p in parameters)
         or not backend.takes_parameters(weights, biases, training)
+        or not takes_activations(backend, activations, weights)
     ):
         return dense_chain(h, weights, biases, activations)
     program = backend.compile(weights, biases, activations)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from hush.nn.centering.centered_layer import CenteredLayer, centered_output, share_means
 
 from .activation import Activation
-from .backend import Forward, Program
+from .backend import Forward, Program, RelativeProgram
 from .conditions import has_memory
 from .sight import Sight
 from .step_plan import Part, StepPlan, place_of
@@ -102,14 +102,21 @@ class Call:
     ) -> Tensor:
         """The output once more by torch's operations, from what was saved, connected to the edge."""
         weights, biases = self.split(parameters)
-        first = program.first_activations(saved, batch) if x is None else x
-        if edge is not None:
-            slope = self.phis[0].slope(first) if x is None else torch.ones_like(first)
-            first = Attached.apply(edge, first, slope)  # type: ignore[no-untyped-call]
+        first = self._first(program, edge, x, saved, batch)
         means = self._noted_means(program, saved, batch)
         out = F.linear(first, weights[0], biases[0])
         out = out if means[0] is None else centered_output(None, out, weights[0], means[0])
         return dense_chain(out, weights[1:], biases[1:], self.phis[1:], means[1:])
+
+    def _first(self, program: Program, edge: Tensor | None, x: Tensor | None, saved: Tensor, batch: int) -> Tensor:
+        """What the first Linear reads, connected to the edge."""
+        if self.phis[0].relative:
+            h = cast(RelativeProgram, program).first_inputs(saved, batch)
+            return self.phis[0](h if edge is None else _attached(edge, h, torch.ones_like(h)))
+        first = program.first_activations(saved, batch) if x is None else x
+        if edge is None:
+            return first
+        return _attached(edge, first, self.phis[0].slope(first) if x is None else torch.ones_like(first))
 
     def _noted_means(self, program: Program, saved: Tensor, batch: int) -> list[Tensor | None]:
         """The mean inputs of the centred layers, which their hooks note; None for the others."""
@@ -178,6 +185,11 @@ class Attached(torch.autograd.Function):
         (slope,) = ctx.saved_tensors
         # masked_fill and not a product: 0 · ∞ must stay 0.
         return grads[0].masked_fill(slope == 0, 0.0), None, None
+
+
+def _attached(edge: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    attached: Tensor = Attached.apply(edge, value, slope)  # type: ignore[no-untyped-call]
+    return attached
 
 
 class StretchFunction(torch.autograd.Function):

@@ -142,8 +142,13 @@ def chain_operator(
 def traced_chain(h: Tensor, stretch: Stretch) -> Tensor:
     """A stretch inside a compiled graph. A fused optimizer has no place there: gradients go to .grad."""
     weights, biases = [m.weight for m in stretch.linears], [m.bias for m in stretch.linears]
-    phis = [activation_of(a) for a in stretch.activations]
+    phis = [activation_of(a, relative=True) for a in stretch.activations]
     tensors = [h, *weights, *biases]
-    if h.dim() == 0 or any(t is not None and (t.dtype != torch.float32 or t.device.type != "cpu") for t in tensors):
+    relative = any(phi is not None and phi.relative for phi in phis)
+    if (
+        h.dim() == 0
+        or relative
+        or any(t is not None and (t.dtype != torch.float32 or t.device.type != "cpu") for t in tensors)
+    ):
         return dense_chain(h, weights, biases, phis)  # type: ignore[arg-type]
     return chain_operator(h, weights, biases, phis)  # type: ignore[arg-type]

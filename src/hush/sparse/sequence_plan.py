@@ -142,7 +142,7 @@ def _chain_from(
     while True:
         activation, at = _next(children, at)
         # In place at the head, an activation would change a tensor that others may hold; further on nobody sees it.
-        if not _is_activation(activation) or (not linears and getattr(activation, "inplace", False)):
+        if not _is_activation(activation, relative=True) or (not linears and getattr(activation, "inplace", False)):
             break
         linear, at = _next(children, at)
         if (
@@ -165,8 +165,8 @@ def _next(children: list[nn.Module], at: int) -> tuple[nn.Module | None, int]:
     return (children[at], at + 1) if at < len(children) else (None, at)
 
 
-def _is_activation(child: nn.Module | None) -> bool:
-    return child is not None and is_quiet(child) and activation_of(child) is not None
+def _is_activation(child: nn.Module | None, *, relative: bool = False) -> bool:
+    return child is not None and is_quiet(child) and activation_of(child, relative=relative) is not None
 
 
 def _is_only_centered(linear: nn.Module) -> bool:

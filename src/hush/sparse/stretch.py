@@ -16,7 +16,7 @@ from hush.nn.centering.centered_layer import centered_layer_of
 
 from . import crossover
 from .activation import Activation, activation_of
-from .backend import Backend, Program
+from .backend import Backend, Program, takes_activations
 from .conditions import has_memory, is_plain
 from .gradients import Call, Centered, run_training
 from .layout import on_large_pages, storage_address
@@ -140,14 +140,14 @@ class Prepared:
     ) -> None:
         weights: list[Tensor] = [m.weight for m in linears]  # type: ignore[misc]
         biases: list[Tensor | None] = [m.bias for m in linears]  # type: ignore[misc]
-        found = [activation_of(a) for a in activations] if activations else [Activation.identity()]
+        found = [activation_of(a, relative=True) for a in activations] if activations else [Activation.identity()]
         self.backend = backend
         # One that is no longer known, since its threshold has changed, leaves too few of them.
         self.phis: tuple[Activation, ...] = tuple(p for p in found if p is not None)
         self.bias_layers = tuple(i for i, b in enumerate(biases) if b is not None)
         self.parameters = weights + [b for b in biases if b is not None]
         plain = all(is_plain(p) and has_memory(p) for p in self.parameters) and len(self.phis) == len(weights)
-        plain = plain and all(w.dim() == 2 for w in weights)
+        plain = plain and all(w.dim() == 2 for w in weights) and takes_activations(backend, self.phis, weights)
         self.witness = _watch(activations, linears, self.parameters if plain else [], settings.frozen)
         self.infers = plain and backend.takes_parameters(weights, biases, training=False)
         self.trains = plain and backend.takes_parameters(weights, biases, training=True)
