@@ -29,6 +29,8 @@ struct Activation {
     bool through_scale = true;  // of a relative one, whether its gradient goes through s as well
 
     bool odd() const { return low != -FLT_MAX; }
+    // Whether units that are silent have a gradient too.
+    bool spreads_gradient() const { return relative && through_scale; }
 
     // A relative activation where a sample's root mean square is s.
     Activation at_scale(float s) const {

@@ -1,6 +1,8 @@
 // The backward of a chain: what its parts share. backward_chain.cpp has the order of things, backward_lists.cpp the layers
 // that go input by input, backward_shared.cpp those whose samples share their active inputs.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "buffers.h"
@@ -62,7 +64,7 @@ struct Backward {
     }
     bool shared(size_t l) const { return saved && saved_layer(saved, l).shared; }
     SavedScales scales(size_t l) const { return saved_scales(const_cast<char*>(saved), layers, n_layers, l, batch); }
-    bool through_scale(size_t l) const { return layers[l].activation.relative && layers[l].activation.through_scale; }
+    bool through_scale(size_t l) const { return layers[l].activation.spreads_gradient(); }
 
     // The outputs of a shared layer whose δ is not zero throughout: those that the layer behind it shares, or all.
     struct Outputs {
@@ -72,7 +74,7 @@ struct Backward {
     };
     Outputs outputs_of(size_t l) const {
         Outputs o{nullptr, layers[l].outputs, 0};
-        if (l + 1 < n_layers && shared(l + 1)) {
+        if (l + 1 < n_layers && shared(l + 1) && !layers[l + 1].activation.relative) {
             const SavedLayer behind = saved_layer(saved, l + 1);
             o.at = behind.columns, o.count = behind.shared;
         }
@@ -90,7 +92,14 @@ struct Backward {
         return {buffer + c / tile() * batch * tile() + c % tile(), tile()};
     }
     // Whether all of what layer l reads is written, zeros too: then its buffer need not be cleared.
-    bool written_whole(size_t l) const { return shared(l) && l + 1 < n_layers && shared(l + 1); }
+    bool written_whole(size_t l) const {
+        return shared(l) && l + 1 < n_layers && shared(l + 1) && !layers[l + 1].activation.relative;
+    }
+
+    // A part's shared inputs, cut at whole vectors, and all inputs from its first one to the next part's.
+    struct SharedPart {
+        Range shared, inputs;
+    };
 
     Range share(size_t n, int part) const { return {n * part / parts, n * (part + 1) / parts}; }
 
@@ -109,12 +118,27 @@ struct Backward {
     void spread(size_t l, int part, float* to, int turn);
     // What goes through the root mean square s of a sample: h_i/(N s) Σ_j a_j ∂φ_j/∂s, to every unit i.
     void add_through_scale(size_t l, int part, float* to, int turn);
+    // What φ leaves of a gradient a where it is y ≠ 0, in a given sample: a · φ′. What a does to the root mean square of a
+    // relative activation's sample is noted on the way.
+    struct ThroughPhi {
+        const Activation& phi;
+        const float* scale;  // null: not relative
+        double* of_scale;    // null: nothing to note
+        float operator()(size_t sample, float y, float a) const {
+            const bool rises = scale ? !(std::fabs(y) >= phi.clip * scale[sample]) : phi.slope(y) != 0.0f;
+            if (of_scale) of_scale[sample] += (y < 0.0f ? -a : a) * (rises ? -phi.threshold : phi.clip);
+            return rises ? a : 0.0f;
+        }
+    };
+    ThroughPhi begin_through_phi(size_t l, int part) {
+        double* noted = through_scale(l) ? of_scale[part] : nullptr;
+        if (noted) std::fill(noted, noted + batch, 0.0);
+        return {layers[l].activation, scales(l).scales, noted};
+    }
+    // Of a relative layer that is shared, pass_shared's last step.
+    void pass_relative(size_t l, int part, const SavedLayer& s, const SharedPart& own, size_t wide, float* to, int turn);
 
     // By shared units.
-    // A part's shared inputs, cut at whole vectors, and all inputs from its first one to the next part's.
-    struct SharedPart {
-        Range shared, inputs;
-    };
     SharedPart shared_part(const SavedLayer& s, size_t inputs, int part) const;
     void run_shared(size_t l, int part, const float* from, bool want_sums, float* to, int turn);
     // The weights of the u-th shared input of this part, which the thread will want one layer later.

@@ -2,7 +2,6 @@
 #include "backward_chain.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace hush {
@@ -77,22 +76,16 @@ void Backward::spread(size_t l, int part, float* to, int turn) {
     const Layer& layer = layers[l];
     const SavedLayer s = saved_layer(saved, l);
     const Range range = inputs_of(s, layer.inputs, part, parts);
-    const Activation& phi = layer.activation;
-    const float* scale = scales(l).scales;
-    double* through = through_scale(l) ? of_scale[part] : nullptr;
-    if (through) std::fill(through, through + batch, 0.0);
+    const ThroughPhi through_phi = begin_through_phi(l, part);
     float* total = bias_gradient[part];
     auto put = [&](auto* samples) {
         for (size_t i = range.first; i < range.last; ++i) {
             const Place place = l ? place_of(l - 1, to, i) : Place{grad_h + i, grad_h_stride};
             float sum = 0.0f;
             for (uint32_t j = s.column_start[i]; j < s.column_start[i + 1]; ++j) {
-                const float y = s.values[j];
-                const bool rises = (scale ? phi.at_scale(scale[samples[j]]) : phi).slope(y) != 0.0f;
-                const float d = rises ? sums[j] : 0.0f;
+                const float d = through_phi(samples[j], s.values[j], sums[j]);
                 place.first[samples[j] * place.stride] = d;
                 sum += d;
-                if (through) through[samples[j]] += std::copysign(1.0, y) * sums[j] * (rises ? -phi.threshold : phi.clip);
             }
             total[i - range.first] = sum;
         }
@@ -101,12 +94,13 @@ void Backward::spread(size_t l, int part, float* to, int turn) {
         put(static_cast<const uint16_t*>(s.samples));
     else
         put(static_cast<const uint32_t*>(s.samples));
-    if (!through) pass_sums(l, range, total, turn);
+    if (!through_scale(l)) pass_sums(l, range, total, turn);
 }
 
 void Backward::add_through_scale(size_t l, int part, float* to, int turn) {
     const size_t inputs = layers[l].inputs;
-    const Range range = inputs_of(saved_layer(saved, l), inputs, part, parts);
+    const SavedLayer active = saved_layer(saved, l);
+    const Range range = active.shared ? shared_part(active, inputs, part).inputs : inputs_of(active, inputs, part, parts);
     const SavedScales s = scales(l);
     float* total = bias_gradient[part];
     for (size_t b = 0; b < batch; ++b) {
@@ -119,11 +113,13 @@ void Backward::add_through_scale(size_t l, int part, float* to, int turn) {
             // As far as δ lies in one piece.
             next = l && !shared(l - 1) ? std::min((i / tile() + 1) * tile(), range.last) : range.last;
             const Place place = l ? place_of(l - 1, to, i) : Place{grad_h + i, grad_h_stride};
-            float* row = place.first + b * place.stride;
-            for (size_t c = i; c < next; ++c) {
-                const float d = by * h[c];
-                row[c - i] += d;
-                total[c - range.first] += d;
+            float* __restrict row = place.first + b * place.stride;
+            float* __restrict sum_of = total + (i - range.first);
+            const float* __restrict own = h + i;
+            for (size_t c = 0; c < next - i; ++c) {
+                const float d = by * own[c];
+                row[c] += d;
+                sum_of[c] += d;
             }
         }
     }

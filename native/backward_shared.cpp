@@ -48,7 +48,8 @@ void Backward::pass_shared(size_t l, int part, const SavedLayer& s, const Shared
     for (size_t u = n; u < wide; ++u)
         for (size_t j = 0; j < outputs.count; ++j) mine.weights[j * wide + u] = 0.0f;
     std::memset(mine.sums, 0, wide * sizeof(float));
-    const bool straight = l && shared(l - 1);  // the layer below reads it as it is
+    const bool relative = layer.activation.relative;
+    const bool straight = l && shared(l - 1) && !relative;  // the layer below reads it as it is
     ProductTask task{};
     task.a = from;
     task.a_row = outputs.stride;
@@ -57,7 +58,7 @@ void Backward::pass_shared(size_t l, int part, const SavedLayer& s, const Shared
     task.rows = batch;
     task.terms = outputs.count;
     task.out_stride = straight ? round_up(s.shared, k.lanes) : wide;
-    task.finish = Finish::slope;
+    task.finish = relative ? Finish::plain : Finish::slope;
     task.activation = layer.activation;
     task.y_stride = s.stride;
     const size_t vectors = wide / k.lanes, tiles = (vectors + k.shared - 1) / k.shared;
@@ -70,6 +71,7 @@ void Backward::pass_shared(size_t l, int part, const SavedLayer& s, const Shared
         task.sums = mine.sums + u;
         k.product(task);
     }
+    if (relative) return pass_relative(l, part, s, own, wide, to, turn);
     for (size_t u = 0; u < n && !straight; ++u) {
         const size_t i = s.columns[own.shared.first + u];
         const Place place = l ? place_of(l - 1, to, i) : Place{grad_h + i, grad_h_stride};
@@ -79,6 +81,26 @@ void Backward::pass_shared(size_t l, int part, const SavedLayer& s, const Shared
     if (own.inputs.size()) std::memset(total, 0, own.inputs.size() * sizeof(float));
     for (size_t u = 0; u < n; ++u) total[s.columns[own.shared.first + u] - own.inputs.first] = mine.sums[u];
     pass_sums(l, own.inputs, total, turn);
+}
+
+void Backward::pass_relative(size_t l, int part, const SavedLayer& s, const SharedPart& own, size_t wide, float* to, int turn) {
+    const ThroughPhi through_phi = begin_through_phi(l, part);
+    float* total = bias_gradient[part];
+    if (own.inputs.size()) std::memset(total, 0, own.inputs.size() * sizeof(float));
+    for (size_t u = 0; u < own.shared.size(); ++u) {
+        const size_t i = s.columns[own.shared.first + u];
+        const Place place = l ? place_of(l - 1, to, i) : Place{grad_h + i, grad_h_stride};
+        float sum = 0.0f;
+        for (size_t b = 0; b < batch; ++b) {
+            const float y = s.rows[b * s.stride + own.shared.first + u];
+            if (y == 0.0f) continue;
+            const float d = through_phi(b, y, scratch[part].passed[b * wide + u]);
+            place.first[b * place.stride] = d;
+            sum += d;
+        }
+        total[i - own.inputs.first] = sum;
+    }
+    if (!through_scale(l)) pass_sums(l, own.inputs, total, turn);
 }
 
 void Backward::step_shared(size_t l, int part, const SavedLayer& s, const SharedPart& own, const Outputs& outputs,

@@ -111,8 +111,7 @@ struct BySamples {
         const size_t inputs = call.layers[l].inputs, batch = call.saved ? call.batch : lane.samples.size();
         uint64_t active = 0;
         lane.shared = 0;
-        // The gradient of a relative activation is dense: its backward goes by lists alone.
-        if (batch < kSharedRows || (call.saved && call.layers[l].activation.relative)) return;
+        if (batch < kSharedRows) return;
         for (size_t i = 0; i < inputs; ++i) {
             uint32_t samples = lane.side[l % 2].counts[i];
             if (call.saved && lanes.size() > 1) {
@@ -124,8 +123,8 @@ struct BySamples {
             lane.shared += samples != 0;
         }
         // Outputs have a gradient where the layer behind is active; it is taken to share its units as this one does.
-        const bool last = l + 1 == call.n_layers;
-        const double outputs = last ? 1.0 : static_cast<double>(lane.shared) / static_cast<double>(inputs);
+        const bool all = l + 1 == call.n_layers || call.layers[l + 1].activation.spreads_gradient();
+        const double outputs = all ? 1.0 : static_cast<double>(lane.shared) / static_cast<double>(inputs);
         const double cost = call.saved ? kStepForward + kStepBackward * outputs : kInference;
         const double terms = static_cast<double>(lane.shared) * static_cast<double>(batch);
         if (cost * terms > static_cast<double>(active)) lane.shared = 0;
