@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hush.sparse import Activation, crossover, lone_linear
+from hush.sparse.activation import Kind
 
 ACTIVATIONS = {
     "relu": Activation.relu(),
@@ -13,6 +14,15 @@ ACTIVATIONS = {
     "cst": Activation.cst(0.6, 0.9),
     "fatrelu": Activation.fatrelu(0.4),
 }
+# What only the kernels of chains know: thresholds and clips in units of a sample's own root mean square.
+RELATIVE = {
+    "relative_relu": Activation(Kind.ONE_SIDED, 0.7, relative=True),
+    "relative_crelu": Activation(Kind.ONE_SIDED, 0.4, 0.75, relative=True),
+    "relative_soft_threshold": Activation(Kind.ODD, 0.6, relative=True),
+    "relative_cst": Activation(Kind.ODD, 0.5, 0.7, relative=True),
+    "relative_crelu, scale taken as constant": Activation(Kind.ONE_SIDED, 0.4, 0.75, relative=True, through_scale=False),
+}
+OF_CHAINS = ACTIVATIONS | RELATIVE
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +65,11 @@ def products(monkeypatch):
 
 @pytest.fixture(params=ACTIVATIONS.values(), ids=ACTIVATIONS.keys())
 def phi(request):
+    return request.param
+
+
+@pytest.fixture(params=OF_CHAINS.values(), ids=OF_CHAINS.keys())
+def chain_phi(request):
     return request.param
 
 

@@ -51,6 +51,8 @@ def activation(dice: Random) -> nn.Module:
             lambda: hn.SoftThreshold(threshold),
             lambda: hn.CST(threshold, clip),
             lambda: hn.FATReLU(threshold),
+            lambda: hn.RelativeReLU(threshold),
+            lambda: hn.RelativeCST(threshold, clip),
             lambda: nn.LeakyReLU(0.1),
             lambda: nn.GELU(),
             lambda: nn.Hardtanh(),

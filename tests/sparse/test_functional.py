@@ -1,5 +1,6 @@
 """The operators against dense float64, over shapes, densities, activations, threads."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hush.sparse import Activation, act_linear, chain
 from hush.sparse.gradients import dense_chain
 
-from .conftest import ACTIVATIONS, assert_near
+from .conftest import OF_CHAINS, assert_near
 
 
 def layers(widths, seed=0, bias=True):
@@ -26,7 +27,10 @@ def check(h, weights, biases, phis, tolerance=1e-5):
     out = chain(ours[0], ours[1 : n + 1], ours[n + 1 :], phis)
     oracle = [t if t is None else t.double().requires_grad_() for t in [h, *weights, *biases]]
     # float32 decides who is active; the oracle takes thresholds as float32 numbers too.
-    phis64 = [Activation(p.kind, torch.tensor(p.threshold).item(), torch.tensor(p.clip).item()) for p in phis]
+    phis64 = [
+        dataclasses.replace(p, threshold=torch.tensor(p.threshold).item(), clip=torch.tensor(p.clip).item())
+        for p in phis
+    ]
     expected = dense_chain(oracle[0], oracle[1 : n + 1], oracle[n + 1 :], phis64)
     # A unit just above its threshold carries the rounding of a pre-activation that is large beside it.
     floor = 1e-12 if n == 1 or not h.numel() else 2.0**-23 * max(1.0, h.abs().max().item())
@@ -45,7 +49,7 @@ def check(h, weights, biases, phis, tolerance=1e-5):
 @given(
     batch=st.integers(0, 40),
     widths=st.lists(st.integers(1, 90), min_size=2, max_size=4),
-    name=st.sampled_from(sorted(ACTIVATIONS)),
+    name=st.sampled_from(sorted(OF_CHAINS)),
     shift=st.sampled_from([-30.0, -1.0, 0.0, 0.7, 30.0]),
     threads=st.integers(1, 4),
     bias=st.booleans(),
@@ -58,7 +62,7 @@ def test_chain_matches_dense_float64(batch, widths, name, shift, threads, bias, 
         weights, biases = layers(widths, seed, bias)
         h = torch.randn(batch, widths[0], generator=torch.Generator().manual_seed(seed)) + shift
         # One activation in float32: the later layers' inputs differ in rounding, so units at a kink may differ.
-        first = ACTIVATIONS[name]
+        first = OF_CHAINS[name]
         check(h, weights[:1], biases[:1], [first])
         check(h, weights, biases, [first] * len(weights), tolerance=1e-5)
     finally:
@@ -66,9 +70,9 @@ def test_chain_matches_dense_float64(batch, widths, name, shift, threads, bias, 
 
 
 @pytest.mark.parametrize(("batch", "width"), [(128, 300), (1, 300), (3, 1024), (70, 1030), (16, 2500)])
-def test_sizes_that_take_other_paths(batch, width, phi):
+def test_sizes_that_take_other_paths(batch, width, chain_phi):
     weights, biases = layers([width, width])
-    check(torch.randn(batch, width), weights, biases, [phi])
+    check(torch.randn(batch, width), weights, biases, [chain_phi])
 
 
 def test_more_samples_than_16_bits_count():
@@ -83,12 +87,13 @@ def test_slope_is_zero_at_the_kinks():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_nan_and_inf_propagate_as_dense(bad, phi):
+def test_nan_and_inf_propagate_as_dense(bad, chain_phi):
     h = torch.randn(4, 20)
     h[1, 3] = bad
     w, b = torch.rand(7, 20) + 0.1, torch.randn(7)
-    assert_near(act_linear(h, w, b, phi), dense_chain(h, [w], [b], [phi]))
-    assert_near(act_linear(h, w, b, phi)[[0, 2, 3]], dense_chain(h, [w], [b], [phi])[[0, 2, 3]])
+    ours, dense = act_linear(h, w, b, chain_phi), dense_chain(h, [w], [b], [chain_phi])
+    assert_near(ours, dense)
+    assert_near(ours[[0, 2, 3]], dense[[0, 2, 3]])
 
 
 def test_leading_dimensions_and_strides():

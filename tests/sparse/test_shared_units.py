@@ -51,15 +51,15 @@ def program_of(weights, biases, phis):
 
 
 @pytest.mark.parametrize("widths", [[300, 300, 300, 10], [64, 1, 17, 33], [5, 3, 2], [40, 96, 7, 120]])
-def test_output_and_gradients_match_float64(widths, phi, threads):
+def test_output_and_gradients_match_float64(widths, chain_phi, threads):
     weights, biases = make_chain(widths)
-    check(alike_inputs(37, widths[0]), weights, biases, [phi] * len(weights))
+    check(alike_inputs(37, widths[0]), weights, biases, [chain_phi] * len(weights))
 
 
-def test_a_batch_is_its_samples_bit_for_bit(phi):
+def test_a_batch_is_its_samples_bit_for_bit(chain_phi):
     """One sample by itself goes by its list, the batch by shared units: the same terms in the same order."""
     weights, biases = make_chain([300, 300, 48, 300, 21])
-    _kept, program = program_of(weights, biases, [phi] * 4)
+    _kept, program = program_of(weights, biases, [chain_phi] * 4)
     h = alike_inputs(32, 300)
     assert any(shared_layers(program.forward(h).saved))
     alone = torch.cat([program.infer(row)[0] for row in h.split(1)])
@@ -196,12 +196,12 @@ def test_adamw_leaves_weights_of_units_that_were_never_active_alone():
 @pytest.mark.parametrize("other", OTHER_SETS[isa()])
 def test_other_instruction_sets(other):
     code = (
-        "from tests.sparse.conftest import ACTIVATIONS\n"
+        "from tests.sparse.conftest import OF_CHAINS\n"
         "from tests.sparse.test_shared_units import *\n"
-        "for name in sorted(ACTIVATIONS):\n"
-        "    test_a_batch_is_its_samples_bit_for_bit(ACTIVATIONS[name])\n"
+        "for name in sorted(OF_CHAINS):\n"
+        "    test_a_batch_is_its_samples_bit_for_bit(OF_CHAINS[name])\n"
         "    for widths in ([300, 300, 300, 10], [64, 1, 17, 33], [5, 3, 2]):\n"
-        "        test_output_and_gradients_match_float64(widths, ACTIVATIONS[name], 1)\n"
+        "        test_output_and_gradients_match_float64(widths, OF_CHAINS[name], 1)\n"
         "for name in OPTIMIZERS:\n"
         "    test_fused_steps_follow_float64(name, True, 1)\n"
     )

@@ -38,6 +38,8 @@ def act_conv2d(
         ValueError: if an argument is out of range, or shapes, dtypes or devices do not go together.
     """
     _check(x, weight, bias)
+    if activation.relative:
+        raise ValueError("The activation is relative to a sample's own size, which convolutions do not take.")
     form = form_from(stride, padding, padding_mode, tuple(weight.shape[2:]))
     if min(form.out_size(x, weight)) < 1:
         raise ValueError(

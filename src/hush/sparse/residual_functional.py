@@ -52,6 +52,10 @@ def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
         )
     width = x.shape[-1]
     for number, block in enumerate(blocks):
+        if block.phi.relative:
+            raise ValueError(
+                f"The activation of block {number} is relative to a sample's own size; residual chains take none of those."
+            )
         for part, tensor in block.tensors():
             expected = (width, width) if part == "weight" else (width,)
             fits = tensor.numel() == 1 if part == "scale" else tensor.shape == expected
