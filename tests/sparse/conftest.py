@@ -20,7 +20,7 @@ RELATIVE = {
     "relative_crelu": Activation(Kind.ONE_SIDED, 0.4, 0.75, relative=True),
     "relative_soft_threshold": Activation(Kind.ODD, 0.6, relative=True),
     "relative_cst": Activation(Kind.ODD, 0.5, 0.7, relative=True),
-    "relative_crelu, scale taken as constant": Activation(Kind.ONE_SIDED, 0.4, 0.75, relative=True, through_scale=False),
+    "relative_crelu, constant scale": Activation(Kind.ONE_SIDED, 0.4, 0.75, relative=True, through_scale=False),
 }
 OF_CHAINS = ACTIVATIONS | RELATIVE
 

@@ -54,7 +54,7 @@ def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
     for number, block in enumerate(blocks):
         if block.phi.relative:
             raise ValueError(
-                f"The activation of block {number} is relative to a sample's own size; residual chains take none of those."
+                f"The activation of block {number} is relative to a sample's size, which residual chains do not take."
             )
         for part, tensor in block.tensors():
             expected = (width, width) if part == "weight" else (width,)
