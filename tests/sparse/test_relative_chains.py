@@ -104,3 +104,12 @@ def test_whoever_knows_no_relative_activation_says_so():
         act_conv2d(torch.randn(1, 3, 4, 4), torch.randn(2, 3, 3, 3), None, phi)
     with pytest.raises(ValueError, match="Only one-sided and odd activations can be relative, not JUMP"):
         hush.sparse.Activation(hush.sparse.Activation.fatrelu(0.1).kind, 0.1, relative=True)
+
+
+def test_the_report_counts_them_as_fused():
+    model = accelerate(relative_mlp(lambda: hn.RelativeReLU(0.6)))
+    found = hush.sparse.report(model)
+    assert sum(len(names) for names in found.taken) == 4
+    assert not found.left
+    apart = hush.sparse.report(accelerate(nn.Sequential(nn.Linear(4, 4), hn.RelativeReLU(0.6, dim=0), nn.Linear(4, 4))))
+    assert "relative thresholds run on the engine in chains alone" in str(apart)

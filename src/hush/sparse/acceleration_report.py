@@ -58,17 +58,20 @@ class Report:
 
 def make_report(model: nn.Module) -> Report:
     names = {id(module): name or "(model)" for name, module in model.named_modules()}
-    taken = [
-        tuple(names[id(linear)] for linear in stretch.linears)
+    stretches = [
+        stretch
         for module in model.modules()
         if is_sparse_sequential(module)
         for stretch in stretches_of(module)  # type: ignore[arg-type]
     ]
+    taken = [tuple(names[id(linear)] for linear in stretch.linears) for stretch in stretches]
+    activations = {id(activation) for stretch in stretches for activation in stretch.activations}
     # The branch of a fused block may be a Sequential with a stretch of its own, for whoever calls it alone.
     taken = [names_of for names_of in taken if not any(set(names_of) < set(other) for other in taken)]
     fused = {name for stretch in taken for name in stretch}
     alone = [names[id(m)] for m in model.modules() if _is_taken(m) and names[id(m)] not in fused]
-    left = [(names[id(m)], reason) for m in model.modules() if (reason := _why_left(m)) is not None]
+    others = [m for m in model.modules() if id(m) not in activations]
+    left = [(names[id(m)], reason) for m in others if (reason := _why_left(m)) is not None]
     return Report(tuple(taken), tuple(alone), tuple(left), tuple(_apart(model, names)))
 
 
@@ -90,7 +93,7 @@ def _why_left(module: nn.Module) -> str | None:
     if _is_taken(module):
         return None
     if isinstance(module, Relative):
-        return f"{kind}: the size of each sample's layer is measured by torch; a Linear behind it leaves out its zeros"
+        return f"{kind}: relative thresholds run on the engine in chains alone; a Linear behind it leaves out its zeros"
     if isinstance(module, _CONVOLUTIONS):
         if type(module) is not nn.Conv2d:
             return f"{kind}: of convolutions, plain nn.Conv2d alone runs on the engine"
