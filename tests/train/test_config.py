@@ -35,7 +35,7 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
     text = TrainConfig(arch="gpt", depth=2, width=16)
     of_text = {"heads": 2, "gated": True, "context": 64, "steps_per_epoch": 50}
     images = TrainConfig(arch="cnn", depth=2, width=16)
-    of_channels = {"patch": 2}
+    of_channels = {"patch": 2, "pool": "none"}
     for start, fields in ((residual, of_residual), (text, of_text), (images, of_channels)):
         found = {dataclasses.replace(start, **{field: value}).name for field, value in fields.items()}
         assert len(found | {start.name}) == len(fields) + 1
@@ -55,6 +55,18 @@ def test_patches_are_the_positions_of_a_cnn() -> None:
         TrainConfig(patch=2)
     with pytest.raises(ValueError, match="patch must be a whole number of at least 1, got 0"):
         TrainConfig(arch="cnn", patch=0)
+
+
+def test_what_the_head_of_a_cnn_reads_is_no_matter_of_its_positions() -> None:
+    """The verdict is that of the layers, each weight of which is shared by all positions whatever the head reads."""
+    pooled = TrainConfig(data="cifar10", arch="cnn", depth=4, width=24, patch=4, v_prime=0.7)
+    flattened = dataclasses.replace(pooled, pool="none")
+    assert flattened.design() == pooled.design()
+    assert flattened.design().positions == 64
+    with pytest.raises(ValueError, match="pool = none belongs to cnn; resnet has none"):
+        TrainConfig(arch="resnet", pool="none")
+    with pytest.raises(ValueError, match="pool must be one of average, none, got 'max'"):
+        TrainConfig(arch="cnn", pool="max")
 
 
 def test_threshold_stands_for_its_sparsity() -> None:

@@ -23,6 +23,7 @@ _CHOICES = {
     "optimizer": ("sgd", "adamw"),
     "schedule": ("constant", "cosine"),
     "start": ("drawn", "linear"),
+    "pool": ("average", "none"),
     "engine": ("sparse", "dense"),
     "precision": ("32-true", "bf16-mixed", "64-true"),
     "accelerator": ("auto", "cpu", "gpu"),
@@ -42,6 +43,7 @@ _NOT_EVERYWHERE: dict[str, Any] = {
     "gated": False,
     "context": None,
     "steps_per_epoch": None,
+    "pool": "average",
 }
 _OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "patch": 1, "per_image": False, "validation": 0.1}
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
@@ -121,6 +123,9 @@ class TrainConfig:
     gated: bool = _note("Give a gpt gated feed-forward blocks.", False)
     context: int | None = _note("Bytes a gpt reads at once; by default 128.", None)
     steps_per_epoch: int | None = _note("Of a gpt: steps after which it is scored and saved; by default 100.", None)
+    pool: str = _note(
+        "What the head of a cnn reads: average, the mean over positions, or none, all positions side by side.", "average"
+    )
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
