@@ -19,7 +19,7 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 16,
         "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "shrink": 2, "per_image": True, "validation": 0.2,
         "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2, "center": True,
-        "start": "linear",
+        "start": "linear", "head_rate": 3.0,
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
     assert len(names | {base.name}) == len(other) + 1
@@ -81,6 +81,7 @@ def test_threshold_stands_for_its_sparsity() -> None:
     [
         ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, text, got 'imagenet'"),
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"head_rate": 0.0}, "head_rate must be positive and finite, got 0.0"),
         ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
         ({"restarts": -1, "schedule": "cosine"}, "restarts must be a whole number of at least 0, got -1"),
         ({"restarts": 2, "schedule": "constant"}, "restarts = 2 belong to the schedule cosine, got constant"),

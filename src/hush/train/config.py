@@ -66,6 +66,7 @@ _COUNTS += ("patch", "restarts", "warmup", "seed", "hidden", "heads", "context",
 # Open intervals in which a value must lie.
 _RANGES = (
     ("lr", 0.0, math.inf),
+    ("head_rate", 0.0, math.inf),
     ("q_star", 0.0, math.inf),
     ("layer_clip", 0.0, math.inf),
     ("validation", 0.0, 1.0),
@@ -124,7 +125,7 @@ class TrainConfig:
     context: int | None = _note("Bytes a gpt reads at once; by default 128.", None)
     steps_per_epoch: int | None = _note("Of a gpt: steps after which it is scored and saved; by default 100.", None)
     pool: str = _note(
-        "What the head of a cnn reads: average, the mean over positions, or none, all positions side by side.", "average"
+        "What the head of a cnn reads: average, the mean over positions, or none, all of them side by side.", "average"
     )
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
@@ -136,6 +137,7 @@ class TrainConfig:
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
     lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
+    head_rate: float = _note("The learning rate of the head, as a multiple of lr.", 1.0)
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
