@@ -75,6 +75,12 @@ _LEFT_OPEN: tuple[tuple[dict[str, Any], str], ...] = (
 # What any value of is a choice that the paper leaves open, and so no difference; `left_open` says which was taken.
 _OPEN = {"batch", "pool"}
 
+_STARTS = {
+    "linear": "The network is drawn as the paper's and then made nearly linear on the data.",
+    "even": "The network is drawn as the paper's and then made nearly linear on the data; biases are moved to make the "
+    "numbers of active units even over the layers.",
+}
+
 # Neither is of the paper; a run says so even where it is the usual thing at its depth.
 _AS_DRAWN = {"center": False, "start": "drawn"}
 _PAPER = {"optimizer": "sgd", "schedule": "constant", "warmup": 0, "batch": 16, "epochs": 200, **_AS_DRAWN}
@@ -113,7 +119,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "patch": 4,
         "pool": "none",
         "center": True,
-        "start": "linear",
+        "start": "even",
         "optimizer": "adamw",
         "lr": 5e-4,
         "head_rate": 10.0,
@@ -180,7 +186,7 @@ def _differences(mine: Mapping[str, Any], kind: str, seeds: int) -> tuple[str, .
         "warmup": "The learning rate rises over the first {0} steps; the paper names no warm-up.",
         "epochs": "Epochs: at most {0} instead of {1}.",
         "center": "The gradients of the weights are centred, and steps keep the means of the layers.",
-        "start": "The network is drawn as the paper's and then made nearly linear on the data.",
+        "start": _STARTS.get(mine.get("start", ""), ""),
         "layer_clip": "The norm of each layer's gradient is clipped at {0:g}; the paper names no clipping.",
         "subset": "Trained on {0} images instead of all.",
         "shrink": "Images averaged over squares of {0} × {0} pixels.",
