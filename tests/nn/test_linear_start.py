@@ -65,6 +65,46 @@ def test_q_and_sparsity_stay_those_of_the_design(activation: str) -> None:
     torch.testing.assert_close(layers[-1].mean(0), torch.zeros(10), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("activation", ["crelu", "cst"])
+def test_an_even_start_has_the_designs_zeros_in_every_layer(activation: str) -> None:
+    """Drawn, the number of active units is a matter of chance; the layer with fewest bounds what comes through."""
+    model, design, x = drawn(activation)
+    uneven = linear_start_(copy.deepcopy(model), design, x, generator=generator())
+    report = linear_start_(model, design, x, even=True, generator=generator())
+    assert max(uneven.active) - min(uneven.active) > 10
+    assert max(report.active) - min(report.active) <= 3
+    layers = hidden(model, x)
+    for h in layers[:-1]:
+        assert float((design.module()(h) == 0).float().mean()) == pytest.approx(0.85, abs=0.012)
+        assert float(h.square().mean()) == pytest.approx(1.0, abs=0.05)
+        assert float(h.mean()) == pytest.approx(0.0, abs=0.01)
+    torch.testing.assert_close(layers[-1].mean(0), torch.zeros(10), atol=1e-5, rtol=0)
+
+
+def test_an_even_start_moves_biases_only_and_keeps_the_order_of_the_units() -> None:
+    """Where the active units stay the same, so do the weights: those of the first layer, and between the others."""
+    model, design, x = drawn()
+    plain, even = copy.deepcopy(model), model
+    linear_start_(plain, design, x, generator=generator())
+    linear_start_(even, design, x, even=True, generator=generator())
+    torch.testing.assert_close(even.layer1.weight, plain.layer1.weight)
+    assert torch.equal(hidden(even, x)[0].mean(0).argsort(), hidden(plain, x)[0].mean(0).argsort())
+    assert not torch.equal(even.layer1.bias, plain.layer1.bias)
+
+
+def test_an_even_start_of_convolutions_whose_head_reads_all_positions() -> None:
+    design = hush.design("crelu", 0.85, v_prime=0.7, width=48, depth=20, positions=64)
+    model = hush.nn.cnn(3, 10, design, pool="none", positions=64)
+    hush.init_(model, design, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(64, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    uneven = linear_start_(copy.deepcopy(model), design, x, generator=generator())
+    report = linear_start_(model, design, x, even=True, generator=generator())
+    assert min(uneven.active) <= 3
+    assert min(report.active) >= 5
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).mean(0), torch.zeros(10), atol=1e-4, rtol=0)
+
+
 def test_a_deep_chain_still_tells_what_its_inputs_were() -> None:
     """As drawn hardly anything of the inputs can be read off the last layer; a fifth of their variance can after."""
     model, design, _ = drawn()

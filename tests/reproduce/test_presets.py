@@ -60,7 +60,7 @@ def test_every_difference_is_said(name: str, kind: str) -> None:
     differing = {
         f.name: getattr(mine, f.name)
         for f in dataclasses.fields(TrainConfig)
-        if f.name != "batch" and getattr(mine, f.name) != getattr(paper, f.name)
+        if f.name not in ("batch", "pool") and getattr(mine, f.name) != getattr(paper, f.name)
     }
     assert differing
     for name_of_field, value in differing.items():
@@ -68,8 +68,11 @@ def test_every_difference_is_said(name: str, kind: str) -> None:
         word = "centred" if name_of_field == "center" else word
         assert any(word in sentence.split("instead")[0] for sentence in recipe.differences), word
     assert not recipe.exact
-    # The batch size is the paper's to tell, and it does not.
+    # The batch size and the pooling are the paper's to tell, and it does not.
     assert f"The paper's batch size: here {mine.batch}." in left_open(recipe.fields)
+    pools = [s for s in left_open(recipe.fields) if "pads and pools" in s]
+    assert len(pools) == (mine.arch == "cnn")
+    assert all(("no pooling" in sentence) == (mine.pool == "none") for sentence in pools)
 
 
 def test_a_field_set_by_hand_is_a_difference_and_one_left_open_is_not() -> None:

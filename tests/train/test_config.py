@@ -19,7 +19,7 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 16,
         "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "shrink": 2, "per_image": True, "validation": 0.2,
         "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2, "center": True,
-        "start": "linear",
+        "start": "linear", "head_rate": 3.0,
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
     assert len(names | {base.name}) == len(other) + 1
@@ -35,7 +35,7 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
     text = TrainConfig(arch="gpt", depth=2, width=16)
     of_text = {"heads": 2, "gated": True, "context": 64, "steps_per_epoch": 50}
     images = TrainConfig(arch="cnn", depth=2, width=16)
-    of_channels = {"patch": 2}
+    of_channels = {"patch": 2, "pool": "none"}
     for start, fields in ((residual, of_residual), (text, of_text), (images, of_channels)):
         found = {dataclasses.replace(start, **{field: value}).name for field, value in fields.items()}
         assert len(found | {start.name}) == len(fields) + 1
@@ -57,6 +57,18 @@ def test_patches_are_the_positions_of_a_cnn() -> None:
         TrainConfig(arch="cnn", patch=0)
 
 
+def test_what_the_head_of_a_cnn_reads_is_no_matter_of_its_positions() -> None:
+    """The verdict is that of the layers, each weight of which is shared by all positions whatever the head reads."""
+    pooled = TrainConfig(data="cifar10", arch="cnn", depth=4, width=24, patch=4, v_prime=0.7)
+    flattened = dataclasses.replace(pooled, pool="none")
+    assert flattened.design() == pooled.design()
+    assert flattened.design().positions == 64
+    with pytest.raises(ValueError, match="pool = none belongs to cnn; resnet has none"):
+        TrainConfig(arch="resnet", pool="none")
+    with pytest.raises(ValueError, match="pool must be one of average, none, got 'max'"):
+        TrainConfig(arch="cnn", pool="max")
+
+
 def test_threshold_stands_for_its_sparsity() -> None:
     by_sparsity = TrainConfig(sparsity=0.85, v_prime=0.7).design()
     by_threshold = TrainConfig(threshold=by_sparsity.threshold, v_prime=0.7).design()
@@ -69,6 +81,7 @@ def test_threshold_stands_for_its_sparsity() -> None:
     [
         ({"data": "imagenet"}, "data must be one of digits, mnist, fashion_mnist, cifar10, text, got 'imagenet'"),
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"head_rate": 0.0}, "head_rate must be positive and finite, got 0.0"),
         ({"epochs": 1.5}, "epochs must be a whole number of at least 1, got 1.5"),
         ({"restarts": -1, "schedule": "cosine"}, "restarts must be a whole number of at least 0, got -1"),
         ({"restarts": 2, "schedule": "constant"}, "restarts = 2 belong to the schedule cosine, got constant"),

@@ -17,6 +17,7 @@ from hush.train.network_size import count_parameters
         (TrainConfig(depth=3, width=6, v_prime=0.7, arch="cnn"), (1, 8, 8)),
         (TrainConfig(depth=3, width=6, v_prime=0.7, arch="cnn", patch=2), (4, 4, 4)),
         (TrainConfig(depth=3, width=6, v_prime=0.7, arch="cnn", shrink=2, patch=2), (4, 2, 2)),
+        (TrainConfig(depth=3, width=6, v_prime=0.7, arch="cnn", patch=2, pool="none"), (4, 4, 4)),
         (TrainConfig(depth=3, width=6, arch="residual_mlp", branch_scale="learned"), (1, 8, 8)),
         (TrainConfig(depth=2, width=6, arch="residual_mlp", norm="layer", hidden=11), (1, 8, 8)),
         (TrainConfig(depth=6, width=4, arch="resnet", branch_scale="learned"), (1, 8, 8)),

@@ -19,6 +19,7 @@ pytest.importorskip("lightning")
 
 import hush
 from hush.data import DataError, load
+from hush.diagnose.on_digits import diagnose_checkpoint
 from hush.nn import checkpoint
 from hush.train import RunBusyError, RunError, TrainConfig, load_run, train
 
@@ -312,6 +313,24 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 def test_too_large_a_subset(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="got a subset of 99999"):
         run_quietly(TrainConfig(depth=2, width=20, v_prime=0.7, subset=99999), tmp_path)
+
+
+def test_a_cnn_whose_head_reads_all_positions_is_kept_and_diagnosed(tmp_path: Path) -> None:
+    asked = {"pool": "none", "start": "even", "center": True, "optimizer": "adamw", "lr": 1e-3, "head_rate": 10.0}
+    config = TrainConfig(depth=3, width=16, arch="cnn", v_prime=0.7, epochs=1, subset=128, **asked)
+    run = train(config, tmp_path, progress=False)
+    model, design = checkpoint.load(run.directory)
+    assert model.head.in_features == 16 * 64
+    assert design.positions == 64
+    test = load("digits", variance=design.input_variance, flat=False).test
+    with torch.no_grad():
+        right = float((model(test.images).argmax(1) == test.labels).float().mean())
+    assert right == pytest.approx(run.result.test_accuracy, abs=1e-6)
+    assert len(hush.diagnose(model, test.images, test.labels).layers) >= 3
+    assert len(diagnose_checkpoint(run.directory, 32).layers) >= 3
+    smaller = train(dataclasses.replace(config, shrink=2), tmp_path, progress=False)
+    with pytest.raises(ValueError, match="the embedded digits have 64 positions and the head reads 16"):
+        diagnose_checkpoint(smaller.directory, 32)
 
 
 def test_a_cnn_of_patches_starts_linear(tmp_path: Path) -> None:

@@ -66,3 +66,23 @@ def test_the_seed_draws_the_network() -> None:
     one, same, other = (build(c, (1, 8, 8), 10) for c in (config, config, config.with_seed(1)))
     assert torch.equal(one.layer2.weight, same.layer2.weight)
     assert not torch.equal(one.layer2.weight, other.layer2.weight)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("engine", ["sparse", "dense"])
+def test_the_head_steps_by_its_own_rate(engine: str, optimizer: str) -> None:
+    """As torch's own optimizer with two groups does, whether the body's step is fused or not."""
+    config = TrainConfig(
+        depth=3, width=20, v_prime=0.7, engine=engine, optimizer=optimizer, lr=1e-2, head_rate=3.0, warmup=0
+    )
+    model, plain = build(config, (1, 8, 8), 10), build(config, (1, 8, 8), 10)
+    made = Task(config, model, steps=5).configure_optimizers()["optimizer"]
+    rest = [p for name, p in plain.named_parameters() if not name.startswith("head")]
+    kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.AdamW
+    expected = kind([{"params": rest}, {"params": plain.head.parameters(), "lr": 3e-2}], lr=1e-2, weight_decay=0.0)
+    x = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
+    for network, steps in ((model, made), (plain, expected)):
+        network(x).square().mean().backward()
+        steps.step()
+    for (name, p), q in zip(model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")

@@ -93,16 +93,17 @@ def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     """The verdict, what the recipe chose, and for deep networks what the run will take."""
     design = config.design()
     say(f"Before training: {design.verdict}")
-    if config.start == "linear" and not design.trains:
+    if config.start != "drawn" and not design.trains:
         say(
             "That is said of the network as it is drawn. The linear start changes it, and has trained networks of "
             "which this was said; a clip that hush chooses (no --v-prime, no --clip) is the safer way."
         )
     steps = config.steps_of_an_epoch()
+    start = "" if config.start == "drawn" else f", {config.start} start"
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
         f"batch {config.batch}, {config.epochs} epochs of {steps} steps"
-        f"{', centred gradients' if config.center else ''}{', linear start' if config.start == 'linear' else ''}."
+        f"{', centred gradients' if config.center else ''}{start}."
     )
     if config.depth >= _DEEP and not config.architecture.residual:
         say(f"{config.depth} layers take long: {config.epochs * steps:,} steps. The first of them will tell how long.")

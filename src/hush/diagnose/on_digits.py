@@ -12,6 +12,7 @@ from hush.data.text import spread_windows
 from hush.diagnose.comparison import diagnose_model
 from hush.diagnose.diagnosis import Diagnosis
 from hush.nn import GPT, ResidualMLP, ResNet, checkpoint, cnn, init_, mlp
+from hush.nn.models.description import describe_network
 from hush.nn.weights import Weights
 from hush.theory import design as make_design
 
@@ -82,6 +83,12 @@ def _shaped(x: Tensor, model: nn.Module) -> Tensor:
     if isinstance(first, nn.Linear) and first.in_features == _PIXELS:
         return x
     if isinstance(first, nn.Conv2d) and first.in_channels == 1:
+        positions = describe_network(model).get("positions")  # of a CNN whose head reads all of them
+        if positions not in (None, _PIXELS):
+            raise ValueError(
+                f"the embedded digits have {_PIXELS} positions and the head reads {positions}; use "
+                f"hush.diagnose(model, inputs) instead."
+            )
         return x.view(-1, 1, 8, 8)
     if isinstance(first, nn.Conv1d) and first.in_channels in (1, 8):
         return x.view(len(x), first.in_channels, -1)

@@ -65,6 +65,7 @@ def linear_start_(
     inputs: Tensor,
     *,
     share: float = 1e-3,
+    even: bool = False,
     generator: torch.Generator | None = None,
 ) -> LinearStart:
     """Change a chain that `hush.init_` has drawn, in place, so that it begins nearly linear on inputs like these.
@@ -77,6 +78,9 @@ def linear_start_(
             convolutions and activations with a linear head behind their mean over positions, such as `hush.nn.cnn`.
         inputs: a batch of some hundred inputs like those it will be trained on.
         share: of q* in which inputs differ behind the first layer.
+        even: give every layer as many active units as its design says on average, by its biases. Drawn, their number
+            is a matter of chance in each layer, and the layer that has fewest bounds what reaches the head: with 48
+            channels and 85 % zeros some layer of 20 has 2 instead of 7.
         generator: where the first layer's biases come from.
 
     Raises:
@@ -96,6 +100,8 @@ def linear_start_(
         for module in chain.before:
             x = module(x)
         h = _draw_first(chain.layers[0], x, design.q_star, share, generator)
+        if even:
+            h = _make_even(chain.layers[0], x, design.q_star)
         for i, phi in enumerate(chain.activations):
             most, rows = _mostly_active(phi, h), _rows(h)
             active.append(int(most.sum()))
@@ -103,6 +109,8 @@ def linear_start_(
             x = phi(h)
             if i + 1 < len(chain.layers):
                 layer = chain.layers[i + 1]
+                if even:
+                    _make_even(layer, x, design.q_star)
                 _make_orthogonal(layer, x, most, _mostly_active(chain.activations[i + 1], layer(x)))
                 h = layer(x)
         for module in chain.before_head:
@@ -139,6 +147,21 @@ def _draw_first(layer: _Layer, x: Tensor, q: float, share: float, generator: tor
     layer.weight *= math.sqrt(share * q / varied)
     layer.bias.normal_(0.0, math.sqrt((1.0 - share) * q), generator=generator)
     layer.bias.sub_(_of_common(layer.weight) @ mean)
+    return layer(x)  # type: ignore[no-any-return]
+
+
+def _make_even(layer: _Layer, x: Tensor, q: float) -> Tensor:
+    """Move each unit's bias so that the units' means are the quantiles of N(0, q − v), in the order they were drawn in.
+
+    v is the variance between inputs. So the share of zeros and q are the design's in every layer, not only on average.
+    """
+    assert layer.bias is not None
+    h = layer(x)
+    rows = _rows(h)
+    means, varied = rows.mean(0), float(rows.var(0, correction=0).mean())
+    ranks = means.argsort().argsort().to(means.dtype)
+    normal = torch.special.ndtri(((ranks + 0.5) / len(ranks)).double()).to(means.dtype)
+    layer.bias.add_(math.sqrt(max(q - varied, 0.0)) * normal - means)
     return layer(x)  # type: ignore[no-any-return]
 
 

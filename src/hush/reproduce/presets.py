@@ -62,8 +62,24 @@ _LEFT_OPEN: tuple[tuple[dict[str, Any], str], ...] = (
         {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0},
         "The paper names no momentum and no weight decay: here there is none.",
     ),
-    ({"arch": "cnn"}, "How the paper's CNN pads and pools: here 3×3, circular, stride 1, a mean over all positions."),
+    (
+        {"arch": "cnn", "pool": "average"},
+        "How the paper's CNN pads and pools: here 3×3, circular, stride 1, a mean over all positions.",
+    ),
+    (
+        {"arch": "cnn", "pool": "none"},
+        "How the paper's CNN pads and pools: here 3×3, circular, stride 1, no pooling: the head reads all positions.",
+    ),
 )
+
+# What any value of is a choice that the paper leaves open, and so no difference; `left_open` says which was taken.
+_OPEN = {"batch", "pool"}
+
+_STARTS = {
+    "linear": "The network is drawn as the paper's and then made nearly linear on the data.",
+    "even": "The network is drawn as the paper's and then made nearly linear on the data; biases are moved to make the "
+    "numbers of active units even over the layers.",
+}
 
 # Neither is of the paper; a run says so even where it is the usual thing at its depth.
 _AS_DRAWN = {"center": False, "start": "drawn"}
@@ -101,10 +117,12 @@ QUICK: dict[str, dict[str, Any]] = {
         "depth": 20,
         "width": 48,
         "patch": 4,
+        "pool": "none",
         "center": True,
-        "start": "linear",
+        "start": "even",
         "optimizer": "adamw",
         "lr": 5e-4,
+        "head_rate": 10.0,
         "schedule": "cosine",
         "warmup": 70,
         "batch": 32,
@@ -163,11 +181,12 @@ def _differences(mine: Mapping[str, Any], kind: str, seeds: int) -> tuple[str, .
         "width": "{0} units or channels a layer instead of {1}.",
         "optimizer": "Trained by {0} instead of {1}.",
         "lr": "Learning rate {0:g} instead of {1:g}.",
+        "head_rate": "The head's learning rate is {0:g} times that of the layers.",
         "schedule": "The learning rate follows the schedule {0}; the paper's is constant.",
         "warmup": "The learning rate rises over the first {0} steps; the paper names no warm-up.",
         "epochs": "Epochs: at most {0} instead of {1}.",
         "center": "The gradients of the weights are centred, and steps keep the means of the layers.",
-        "start": "The network is drawn as the paper's and then made nearly linear on the data.",
+        "start": _STARTS.get(mine.get("start", ""), ""),
         "layer_clip": "The norm of each layer's gradient is clipped at {0:g}; the paper names no clipping.",
         "subset": "Trained on {0} images instead of all.",
         "shrink": "Images averaged over squares of {0} × {0} pixels.",
@@ -175,9 +194,10 @@ def _differences(mine: Mapping[str, Any], kind: str, seeds: int) -> tuple[str, .
         "enough": "A run is stopped once it has left chance: at a validation accuracy of {0:g}.",
         "give_up": "A run still at chance after {0} epochs has failed and is not taken further.",
     }
-    said = [s.format(mine[f], paper.get(f)) for f, s in words.items() if f in mine and mine[f] != paper.get(f)]
     usual = {f.name: f.default for f in dataclass_fields(TrainConfig)}
-    unsaid = {f for f in mine if mine[f] != paper.get(f, usual[f])} - set(words) - {"batch"}
+    differing = [f for f in words if f in mine and mine[f] != paper.get(f, usual[f])]
+    said = [words[f].format(mine[f], paper.get(f)) for f in differing]
+    unsaid = {f for f in mine if mine[f] != paper.get(f, usual[f])} - set(words) - _OPEN
     said += [f"{f} = {mine[f]}, of which the paper says nothing." for f in sorted(unsaid)]
     if seeds != _seeds("paper", kind):
         said.append(f"{seeds} {'seed' if seeds == 1 else 'seeds'} a row instead of {_seeds('paper', kind)}.")

@@ -34,7 +34,7 @@ _STREAM = {"branch_scale": "1/sqrt(depth)", "engine": "dense"}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "mlp": Architecture(_CHAIN),
-    "cnn": Architecture(_CHAIN),
+    "cnn": Architecture(_CHAIN, _own=("pool",)),
     "residual_mlp": Architecture(
         {"data": "digits", "depth": 30, "width": 300, "norm": "rms", **_STREAM},
         norms=("rms", "layer", "none"),

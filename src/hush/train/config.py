@@ -22,7 +22,8 @@ _CHOICES = {
     "output": ("edge", "preserve", "zero", "keep"),
     "optimizer": ("sgd", "adamw"),
     "schedule": ("constant", "cosine"),
-    "start": ("drawn", "linear"),
+    "start": ("drawn", "linear", "even"),
+    "pool": ("average", "none"),
     "engine": ("sparse", "dense"),
     "precision": ("32-true", "bf16-mixed", "64-true"),
     "accelerator": ("auto", "cpu", "gpu"),
@@ -42,6 +43,7 @@ _NOT_EVERYWHERE: dict[str, Any] = {
     "gated": False,
     "context": None,
     "steps_per_epoch": None,
+    "pool": "average",
 }
 _OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "patch": 1, "per_image": False, "validation": 0.1}
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
@@ -64,6 +66,7 @@ _COUNTS += ("patch", "restarts", "warmup", "seed", "hidden", "heads", "context",
 # Open intervals in which a value must lie.
 _RANGES = (
     ("lr", 0.0, math.inf),
+    ("head_rate", 0.0, math.inf),
     ("q_star", 0.0, math.inf),
     ("layer_clip", 0.0, math.inf),
     ("validation", 0.0, 1.0),
@@ -121,16 +124,20 @@ class TrainConfig:
     gated: bool = _note("Give a gpt gated feed-forward blocks.", False)
     context: int | None = _note("Bytes a gpt reads at once; by default 128.", None)
     steps_per_epoch: int | None = _note("Of a gpt: steps after which it is scored and saved; by default 100.", None)
+    pool: str = _note(
+        "What the head of a cnn reads: average, the mean over positions, or none, all of them side by side.", "average"
+    )
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
-        "drawn (on the edge of chaos), or linear: then changed to begin nearly linear on the data, which is usual for "
-        "deep chains.",
+        "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, which is usual for "
+        "deep chains, or even: so, with as many active units in every layer.",
         None,
     )
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
     lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
+    head_rate: float = _note("The learning rate of the head, as a multiple of lr.", 1.0)
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
@@ -230,7 +237,7 @@ class TrainConfig:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
         if self.patch > 1 and self.arch not in ("cnn", "resnet"):
             raise ValueError(f"patch = {self.patch} makes channels for a cnn or a resnet; {self.arch} has none.")
-        if self.start == "linear" and self.arch not in ("mlp", "cnn"):
+        if self.start in ("linear", "even") and self.arch not in ("mlp", "cnn"):
             raise ValueError(f"a linear start is for the chain of an mlp or a cnn; {self.arch} starts as it is drawn.")
         if not isinstance(self.center, bool | None):
             raise ValueError(f"center must be True or False, got {self.center!r}.")

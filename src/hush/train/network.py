@@ -39,7 +39,9 @@ def _assemble(config: TrainConfig, shape: tuple[int, ...], classes: int) -> nn.M
     if config.arch == "mlp":
         return mlp(math.prod(shape), classes, phi, width=width, depth=depth)
     if config.arch == "cnn":
-        return cnn(shape[0], classes, phi, channels=width, depth=depth)
+        positions = math.prod(shape[1:]) if config.pool == "none" else None
+        pool: Any = config.pool
+        return cnn(shape[0], classes, phi, channels=width, depth=depth, pool=pool, positions=positions)
     stream: dict[str, Any] = {
         "norm": None if config.norm == "none" else config.norm,
         "branch_scale": parse_branch_scale(str(config.branch_scale)),

@@ -26,7 +26,8 @@ def count_parameters(config: TrainConfig) -> int:
         return ends + config.depth * (_OF_NORM[str(config.norm)] * width + branch + _learned(config))
     taps = _KERNEL if config.arch == "cnn" else 1
     inputs = shape[0] if config.arch == "cnn" else math.prod(shape)
-    return _linear(inputs * taps, width) + (config.depth - 1) * _linear(width * taps, width) + _linear(width, classes)
+    read = width * (math.prod(shape[1:]) if config.pool == "none" else 1)
+    return _linear(inputs * taps, width) + (config.depth - 1) * _linear(width * taps, width) + _linear(read, classes)
 
 
 def count_activations(config: TrainConfig) -> int:

@@ -94,10 +94,11 @@ def _train(
     elif _rank() == 0:
         replace_text(path / "config.json", config.to_json())
     model = build(config, material.shape, material.classes)
-    if config.start == "linear":
+    if config.start != "drawn":
         assert isinstance(model, nn.Sequential)
         generator = torch.Generator().manual_seed(config.seed)
-        linear_start_(model, config.design(), material.sample(_START_INPUTS), generator=generator)
+        inputs, even = material.sample(_START_INPUTS), config.start == "even"
+        linear_start_(model, config.design(), inputs, even=even, generator=generator)
     if config.center:
         center_gradients(model)
     if config.hold:

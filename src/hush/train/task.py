@@ -83,10 +83,13 @@ class Task(LightningModule):
         optimizer: torch.optim.Optimizer
         if config.optimizer == "sgd":
             optimizer = torch.optim.SGD(
-                self.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+                self._parameters_and_rates(),
+                lr=config.lr,
+                momentum=config.momentum,
+                weight_decay=config.weight_decay,
             )
         else:
-            optimizer = torch.optim.AdamW(self.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+            optimizer = torch.optim.AdamW(self._parameters_and_rates(), lr=config.lr, weight_decay=config.weight_decay)
         if config.engine == "sparse" and config.devices == 1:
             self._fused = config.layer_clip is None  # clipping must see the gradients first
             fused = {"optimizer": optimizer} if self._fused else {"layout": "input_major"}
@@ -95,6 +98,15 @@ class Task(LightningModule):
             return optimizer
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _parameters_and_rates(self) -> Any:
+        """All parameters, or in two groups where the head has a rate of its own."""
+        if self.config.head_rate == 1.0:
+            return self.parameters()
+        head = self.model.get_submodule("head")
+        of_head = {id(p) for p in head.parameters()}
+        body = [p for p in self.parameters() if id(p) not in of_head]
+        return [{"params": body}, {"params": list(head.parameters()), "lr": self.config.head_rate * self.config.lr}]
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """With the update of the sparse layers inside it, where that is possible; Lightning then steps the rest.
