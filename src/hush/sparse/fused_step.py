@@ -27,8 +27,9 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from .gradients import Call, StretchFunction
+from .gradients import Call, FusedParameter, StretchFunction
 from .layout import storage_address
+from .lone_linear import LinearFunction
 from .step_plan import Rule, StepPlan
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
@@ -148,6 +149,10 @@ class _Update:
             if type(node) is _NODE:
                 stretches.append(node)
                 readers.update(node.call.memories)
+            elif type(node) is _LINEAR:
+                stretches.append(node)
+                x, _ = node.saved_tensors
+                readers.update([*node.memories, *([] if x is None else [storage_address(x)])])
             else:
                 readers.update(storage_address(t) for t in _saved_tensors(node))
             for variable in following:
@@ -167,17 +172,22 @@ class _Update:
         """See `hush.sparse.gradients.FusedUpdate`."""
         if call.program.row_gradients:
             return set()
+        taken = self.updates(parameters, call.memories)
+        for i, rule, states in taken:
+            plan.update(*call.place(i), rule, states)
+        return {i for i, _, _ in taken}
+
+    def updates(self, parameters: Sequence[Tensor], memories: Sequence[int]) -> list[FusedParameter]:
+        """See `hush.sparse.gradients.FusedUpdate`."""
         taken = [
             i
-            for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True))
+            for i, (p, memory) in enumerate(zip(parameters, memories, strict=True))
             if id(p) in self._fusible and memory in self._read_once
         ]
         updated = [parameters[i] for i in taken]
         rules = self._rules([self._groups[id(p)] for p in updated], self._optimizer.state, updated)
-        for i, (rule, states) in zip(taken, rules, strict=True):
-            plan.update(*call.place(i), rule, states)
         self._updated += updated
-        return set(taken)
+        return [FusedParameter(i, rule, states) for i, (rule, states) in zip(taken, rules, strict=True)]
 
     def may_change(self, p: Tensor) -> bool:
         """See `hush.sparse.gradients.FusedUpdate`."""
@@ -193,6 +203,7 @@ class _Update:
 
 
 _NODE: Any = StretchFunction._backward_cls
+_LINEAR: Any = LinearFunction._backward_cls
 
 
 def _nodes(loss: Tensor) -> Iterator[tuple[Any, list[Tensor]]]:

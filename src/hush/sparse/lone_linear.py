@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from . import crossover
 from .backend import Backend
 from .conditions import backend_of, has_memory, is_plain
-from .layout import is_row_major
-from .linear_products import sparse_products
+from .gradients import FusedUpdate
+from .layout import is_row_major, storage_address
+from .linear_products import Update, sparse_products
 from .settings import Settings
 from .stretch import LOOKS, Prepared, Stretch
 
@@ -111,6 +112,8 @@ class LinearFunction(torch.autograd.Function):
         # Not more than F.linear keeps: whatever it does not keep may be changed before the backward.
         ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
         ctx.owner, ctx.limit, ctx.rows_first = owner, owner.gradient_limit(x.shape[0]), is_row_major(weight)
+        # For `step`, which sets `fused` on the node of a backward that it opens, where it may change the weight.
+        ctx.fused, ctx.weight, ctx.memories = None, weight, (storage_address(weight),)
         return F.linear(x, weight, bias)
 
     @staticmethod
@@ -121,8 +124,11 @@ class LinearFunction(torch.autograd.Function):
         grad_x = grad_weight = None
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
-            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight)
+            update = _update(ctx.fused, ctx.weight, ctx.memories) if need_weight else None
+            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, update)
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
+            if update is not None:
+                ctx.fused.done()
         else:
             # With create_graph=True these are differentiated again.
             if weight is not None:
@@ -130,6 +136,15 @@ class LinearFunction(torch.autograd.Function):
             if x is not None:
                 grad_weight = grad.t().mm(x) if ctx.rows_first else x.t().mm(grad).t()
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
+
+
+def _update(fused: FusedUpdate | None, weight: Tensor, memories: tuple[int, ...]) -> Update | None:
+    """The step that the weight may take inside this backward."""
+    if fused is None or not is_row_major(weight) or storage_address(weight) != memories[0]:
+        return None
+    for _, rule, states in fused.updates([weight], memories):
+        return Update(weight, rule, states)
+    return None
 
 
 def _backend_of(
