@@ -51,6 +51,7 @@ class CpuProgram:
 
     def __init__(self, chain: _native.Chain | _native.Residual, widths: Sequence[int], row_gradients: bool) -> None:
         self.chain, self.row_gradients = chain, row_gradients
+        self.takes_updates = isinstance(chain, _native.Chain) or not row_gradients
         self.widths = list(widths)  # of what each layer reads, and of the output
         self.inputs, self.outputs = self.widths[0], self.widths[-1]
 

@@ -170,7 +170,9 @@ class _Update:
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""
-        if call.program.row_gradients:
+        program = call.program
+        # A weight that was turned around takes its step behind the kernels, which keep the mean inside of them.
+        if not program.takes_updates or (program.row_gradients and call.centered):
             return set()
         taken = self.updates(parameters, call.memories)
         for i, rule, states in taken:

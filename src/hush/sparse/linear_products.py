@@ -21,7 +21,7 @@ __all__ = ["Products", "Update", "sparse_products"]
 
 
 class Update(NamedTuple):
-    """A weight, row-major, that takes a step by its gradient; the optimizer's states lie as it does."""
+    """A weight that takes a step by its gradient; the optimizer's states lie as it does."""
 
     weight: Tensor
     rule: Rule

@@ -124,7 +124,9 @@ class LinearFunction(torch.autograd.Function):
         grad_x = grad_weight = None
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
-            update = _update(ctx.fused, ctx.weight, ctx.memories) if need_weight else None
+            # Without ∂L/∂x the kernels have no copy of a weight that lies the other way.
+            updates = need_weight and (need_x or is_row_major(ctx.weight))
+            update = _update(ctx.fused, ctx.weight, ctx.memories) if updates else None
             grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, update)
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
             if update is not None:
@@ -140,7 +142,7 @@ class LinearFunction(torch.autograd.Function):
 
 def _update(fused: FusedUpdate | None, weight: Tensor, memories: tuple[int, ...]) -> Update | None:
     """The step that the weight may take inside this backward."""
-    if fused is None or not is_row_major(weight) or storage_address(weight) != memories[0]:
+    if fused is None or storage_address(weight) != memories[0]:
         return None
     for _, rule, states in fused.updates([weight], memories):
         return Update(weight, rule, states)
