@@ -11,7 +11,7 @@ import torch
 import torch.distributed
 from torch import nn
 
-from . import convolution_crossover, crossover, fused_step
+from . import convolution_crossover, crossover, dense_forward, fused_step
 from .acceleration_report import Report, make_report
 from .block_reader import looks_residual
 from .convolution_form import ConvolutionForm, form_of
@@ -86,6 +86,7 @@ def accelerate(
         lay_out(model, row_major)
     if adaptive:
         _measure(sparse_linears(model), row_major, settings)
+        dense_forward.ensure_measured(m.weight for m in row_major)
         convolution_crossover.ensure_measured(_convolutions(model))
     if optimizer is not None:
         fused_step.bind(model, optimizer)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from . import crossover
 from .backend import Backend
 from .conditions import backend_of, has_memory, is_plain
+from .dense_forward import dense_linear
 from .gradients import FusedUpdate
 from .layout import is_row_major, storage_address
 from .linear_products import Update, sparse_products
@@ -37,6 +38,7 @@ class LoneLinear(Stretch):
         super().__init__((), (module,), settings)
         self.gradient_density = 1.0  # of the last ∂L/∂out that was looked at
         self._gradient_calls = 0
+        self.measured = settings.adaptive  # whether a clock may decide by whom the forward is computed
 
     def run(self, h: Tensor, backend: Backend) -> Tensor | None:
         """The output, or None where torch is to run the module."""
@@ -86,7 +88,7 @@ class LoneLinear(Stretch):
 class _Always:
     """The owner of a Linear that is no module: zeros are left out whatever it costs."""
 
-    gradient_density = 0.0
+    gradient_density, measured = 0.0, False
 
     def gradient_limit(self, batch: int) -> float:
         return 1.0
@@ -114,7 +116,7 @@ class LinearFunction(torch.autograd.Function):
         ctx.owner, ctx.limit, ctx.rows_first = owner, owner.gradient_limit(x.shape[0]), is_row_major(weight)
         # For `step`, which sets `fused` on the node of a backward that it opens, where it may change the weight.
         ctx.fused, ctx.weight, ctx.memories = None, weight, (storage_address(weight),)
-        return F.linear(x, weight, bias)
+        return dense_linear(x, weight, bias) if owner.measured else F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
