@@ -5,6 +5,7 @@
 // room for all units would have every sample on pages of its own.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "buffers.h"
@@ -33,6 +34,8 @@ struct Lane {  // one thread's samples
 struct Part {  // what a thread needs for its outputs
     float *tile, *partial;
     uint32_t* cursor;
+    uint32_t* samples;  // in which each unit is active
+    size_t used;        // units that any sample has
 };
 
 struct Wide {
@@ -78,6 +81,7 @@ struct Wide {
             part.tile = cutter.cut<float>((block_rows() + k.lanes) * k.packed * k.lanes);
             part.partial = cutter.cut<float>(call.batch * std::max<size_t>(k.packed, kTileVectors) * k.lanes);
             part.cursor = cutter.cut<uint32_t>(room);
+            part.samples = cutter.cut<uint32_t>(room);
         }
         stride = round_up(outputs, 16) | 16;  // an odd number of lines: samples spread over the cache sets
         if (outputs) between = cutter.cut<float>(call.batch * stride);
@@ -86,7 +90,7 @@ struct Wide {
     void list(size_t l, Lane& lane, const float* h, size_t h_stride) const {
         const Layer& layer = call.layers[l];
         const size_t n = lane.samples.size(), n_blocks = blocks(layer.inputs);
-        if (call.saved) std::memset(lane.counts, 0, (round_up(layer.inputs, k.lanes) + k.lanes) * sizeof(uint32_t));
+        std::memset(lane.counts, 0, (round_up(layer.inputs, k.lanes) + k.lanes) * sizeof(uint32_t));
         uint32_t at = 0;
         for (size_t b = 0; b < n; ++b) {
             for (size_t i = 0; i < n_blocks; ++i) {
@@ -94,12 +98,19 @@ struct Wide {
                 uint32_t found = 0;
                 const Range columns = block(layer.inputs, i);
                 k.compact({h + (lane.samples.first + b) * h_stride, h_stride, 1, columns.first, columns.last, layer.activation,
-                           {lane.values + at, lane.indices + at, &found, call.saved ? lane.counts : nullptr, 0, 0}});
+                           {lane.values + at, lane.indices + at, &found, lane.counts, 0, 0}});
                 at += found;
             }
             lane.cuts[n_blocks * n + b] = at;
         }
         lane.active = at;
+    }
+
+    void count(size_t inputs, Part& part) const {
+        std::memcpy(part.samples, lanes[0].counts, inputs * sizeof(uint32_t));
+        for (size_t p = 1; p < lanes.size(); ++p)
+            for (size_t i = 0; i < inputs; ++i) part.samples[i] += lanes[p].counts[i];
+        part.used = inputs - static_cast<size_t>(std::count(part.samples, part.samples + inputs, 0u));
     }
 
     // Thread p sorts its stretch of inputs, from the lists of every lane; samples stay in order.
@@ -112,12 +123,11 @@ struct Wide {
         if (b0 == b1) return;
         const Range columns = {block(inputs, b0).first, block(inputs, b1 - 1).last};
         uint32_t* cursor = parts[p].cursor;
-        uint32_t next = 0;
-        for (const Lane& lane : lanes)
-            for (size_t i = 0; i < columns.first; ++i) next += lane.counts[i];
+        const uint32_t* samples = parts[p].samples;
+        uint32_t next = std::accumulate(samples, samples + columns.first, uint32_t{0});
         for (size_t i = columns.first; i < columns.last; ++i) {
             cursor[i - columns.first] = to.column_start[i] = next;
-            for (const Lane& lane : lanes) next += lane.counts[i];
+            next += samples[i];
         }
         for (const Lane& lane : lanes) {
             const size_t n = lane.samples.size();
@@ -126,18 +136,17 @@ struct Wide {
         }
     }
 
-    // A large share does not stay in L2; rows a multiple of 1 KB apart fall into few of its sets.
-    bool packs(const Layer& layer, Range range, uint64_t total) const {
-        const size_t item = layer.bf16 ? 2 : 4;
-        return (layer.inputs * range.size() * item > kDirectBytes || layer.outputs * item % 1024 == 0) &&
-               static_cast<double>(total) >= kPackReuse * static_cast<double>(layer.inputs);
+    // Rows that are used often are packed, where a thread's share of them does not stay in L2.
+    static bool packs(const Layer& layer, Range range, const Part& part, uint64_t total) {
+        return part.used * range.size() * (layer.bf16 ? 2 : 4) > kDirectBytes &&
+               static_cast<double>(total) >= kPackReuse * static_cast<double>(part.used);
     }
 
     void run_layer(size_t l, int p, uint64_t total) {
         const Layer& layer = call.layers[l];
         const bool last = l + 1 == call.n_layers;
         const Range range = part_of(layer.outputs, p, static_cast<int>(parts.size()), k.lanes);
-        const bool pack = packs(layer, range, total);
+        const bool pack = packs(layer, range, parts[p], total);
         const size_t item = layer.bf16 ? 2 : 4, most = pack ? k.packed : std::min(k.wide, kTileVectors);
         const size_t vectors = (range.size() + k.lanes - 1) / k.lanes, tiles = (vectors + most - 1) / most;
         float* out = last ? call.out : between;
@@ -162,8 +171,7 @@ struct Wide {
         for (size_t b = 0; b < n_blocks; ++b) {
             const Range rows = block(layer.inputs, b);
             if (pack) {
-                k.pack({weight + rows.first * layer.outputs * (layer.bf16 ? 2 : 4), layer.outputs, rows.size(), layer.bf16,
-                        task.vectors, task.tail, part.tile});
+                pack_used(task, layer, weight, part, rows);
                 task.weight = part.tile, task.weight_stride = sums;
                 task.first_row = static_cast<uint32_t>(rows.first), task.rows = rows.size();
             } else {
@@ -181,6 +189,18 @@ struct Wide {
         }
     }
 
+    void pack_used(const ForwardTask& task, const Layer& layer, const char* weight, const Part& part, Range rows) const {
+        const size_t row = layer.outputs * (layer.bf16 ? 2 : 4), sums = task.vectors * k.lanes;
+        for (size_t i = rows.first; i < rows.last;) {
+            size_t end = i;
+            while (end < rows.last && part.samples[end]) ++end;
+            if (end > i)
+                k.pack({weight + i * row, layer.outputs, end - i, layer.bf16, task.vectors, task.tail,
+                        part.tile + (i - rows.first) * sums});
+            i = end + 1;
+        }
+    }
+
     void run(int id, int n) {
         size_t offset = saved_table_bytes(call.n_layers);
         auto each = [&](auto&& work) {
@@ -191,6 +211,7 @@ struct Wide {
             barrier.wait(n);
             uint64_t total = 0;
             for (const Lane& lane : lanes) total += lane.active;
+            each([&](int p) { count(call.layers[l].inputs, parts[p]); });
             if (call.saved) {
                 each([&](int p) { save(l, p, offset, total); });
                 offset += saved_layer_bytes(call.layers[l].inputs, total, index_bytes(call.batch));
