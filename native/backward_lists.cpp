@@ -36,6 +36,8 @@ void Backward::run_lists(size_t l, int part, const float* from, bool want_sums, 
     float* own_drift = g.keeps_mean ? drift[turn][part] : nullptr;
     if (own_drift) std::memset(own_drift, 0, all * tile() * sizeof(float));
     if (!g.want_weight && !want_sums) return;
+    // A layer without outputs adds nothing to them.
+    if (want_sums && !all) std::fill(sums + s.column_start[range.first], sums + s.column_start[range.last], 0.0f);
     task.means = g.means;
     const size_t block = std::max<size_t>(1, kDeltaBytes / std::max<size_t>(1, batch * tile() * sizeof(float)));
     Ahead ahead;

@@ -102,6 +102,7 @@ inline std::shared_ptr<char> turn(const std::vector<Layer*>& layers, int threads
         if (layer->row_major) {
             float* to = cutter.cut<float>(layer->inputs * layer->outputs);
             all.push_back({static_cast<const float*>(layer->weight), to, layer->outputs, layer->inputs});
+            layer->rows = static_cast<float*>(layer->weight);
             layer->weight = to;
             layer->row_major = false;
         }

@@ -6,6 +6,10 @@
 #include <new>
 #include <vector>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace hush {
 namespace {
 
@@ -16,6 +20,8 @@ struct Header {
 static_assert(sizeof(Header) <= kLine);
 
 constexpr size_t kKept = 8;
+// Rows of large blocks are visited in no order, and small pages cost a search for many of them.
+constexpr size_t kLargePage = 2 << 20;
 std::mutex mutex;
 std::vector<void*>& kept() {
     static auto* blocks = new std::vector<void*>;  // never destroyed: tensors may outlive static destructors
@@ -42,9 +48,14 @@ void* take_block(size_t bytes) {
         }
     }
     const size_t capacity = round_up(std::max<size_t>(bytes, 1), kLine);
-    void* raw = std::malloc(capacity + 2 * kLine);
+    const bool large = capacity >= kLargePage;
+    const size_t line = large ? kLargePage : kLine;  // where the block begins
+    void* raw = std::malloc(capacity + line + kLine);
     if (!raw) throw std::bad_alloc();
-    char* block = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(raw), kLine)) + kLine;
+    char* block = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(raw) + kLine, line));
+#ifdef MADV_HUGEPAGE
+    if (large) madvise(block, capacity, MADV_HUGEPAGE);  // and where the system declines, it is memory like any other
+#endif
     *header(block) = {capacity, raw};
     return block;
 }

@@ -9,6 +9,7 @@ namespace hush {
 
 struct Layer {
     void* weight = nullptr;  // input-major: row i holds the outputs' weights of input i
+    float* rows = nullptr;   // where the weight lies row by row, of which `weight` is a turned copy
     bool row_major = false;  // as torch keeps it, row o holds the inputs' weights of output o: to be turned around first
     bool bf16 = false;
     float* bias = nullptr;

@@ -1,4 +1,4 @@
-// The two ways to share a forward chain among threads.
+// The three ways to share a forward chain among threads.
 #pragma once
 #include "chain.h"
 
@@ -16,6 +16,7 @@ struct ForwardCall {
 };
 
 ForwardResult forward_by_outputs(const ForwardCall& call);
+ForwardResult forward_wide(const ForwardCall& call);
 ForwardResult forward_by_samples(const ForwardCall& call);
 
 }  // namespace hush

@@ -12,6 +12,9 @@ constexpr size_t kL2Bytes = 400 * 1024;
 // for 100 layers); where above that the second begins to pay has not been measured.
 constexpr size_t kAloneWeights = 512 * 512;
 
+// Samples from which lists one behind the other, and outputs that are written before they are listed, pay.
+constexpr size_t kWideBatch = 8;
+
 }  // namespace
 
 ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_t h_stride, size_t batch, float* out,
@@ -31,7 +34,7 @@ ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_
     }
     if (batch < static_cast<size_t>(call.threads) && batch * largest < kAloneWeights) call.threads = 1;
     if (bytes <= kL2Bytes && batch >= static_cast<size_t>(call.threads)) return forward_by_samples(call);
-    return forward_by_outputs(call);
+    return batch < kWideBatch ? forward_by_outputs(call) : forward_wide(call);
 }
 
 }  // namespace hush

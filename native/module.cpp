@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "row_updates.h"
 #include "team.h"
 #include "witness.h"
 
@@ -137,20 +138,28 @@ public:
             if ((g.want_weight && lacks_tensor(g.optimizer.kind, g.weight, g.weight_state1, g.weight_state2)) ||
                 (g.want_bias && lacks_tensor(g.bias_optimizer.kind, g.bias, g.bias_state1, g.bias_state2)))
                 throw std::invalid_argument("Layer " + std::to_string(l) + " lacks a tensor that its update needs.");
-            if (row_gradients && g.want_weight && g.optimizer.kind != Update::gradient)
-                throw std::invalid_argument("Layer " + std::to_string(l) + " is to be updated, but its weights are copies.");
+            if (layers_[l].rows && g.keeps_mean && g.optimizer.kind != Update::gradient)
+                throw std::invalid_argument("Layer " + std::to_string(l) + " is to keep its mean, but its weights are copies.");
         }
         nb::gil_scoped_release release;
         RowGradients rows;
-        if (row_gradients) {
-            for (size_t l = 0; l < n; ++l)
-                if (gradients[l].want_weight) rows.add(&gradients[l].weight, layers_[l]);
-            rows.divert();
+        RowUpdates updates;
+        for (size_t l = 0; l < n; ++l) {
+            LayerGradient& g = gradients[l];
+            if (!g.want_weight) continue;
+            if (g.optimizer.kind != Update::gradient) {
+                if (layers_[l].rows) updates.add(g, layers_[l]);
+            } else if (row_gradients) {
+                rows.add(&g.weight, layers_[l]);
+            }
         }
+        rows.divert();
+        updates.divert();
         backward_chain(layers_.data(), gradients.data(), n, reinterpret_cast<const char*>(saved.data()), grad_out.data(),
                        grad_out.stride(0), batch, grad_h ? grad_h->data() : nullptr, grad_h ? grad_h->stride(0) : 0,
                        threads);
         rows.turn_around(threads);
+        updates.step(threads);
     }
 
 private:
@@ -180,6 +189,8 @@ NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);
     using namespace hush;
     m.def("isa", [] { return std::string(kernels().name); });
+    // Memory that was used before: pages fresh from the system cost more than what is computed on them.
+    m.def("take_bytes", [](size_t count) { return owned_bytes(take_block(count), count); }, "count"_a);
     m.def("team", [] { return std::string(team_kind()); });
     m.def("unchanged", &unchanged, "dicts"_a, "keys"_a, "values"_a, "children"_a, "orders"_a, "objects"_a, "types"_a,
           "hooks"_a, "filled"_a, "tensors"_a, "addresses"_a, "versions"_a, "data_ptr"_a, "version"_a);

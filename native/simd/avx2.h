@@ -23,7 +23,7 @@ alignas(64) inline constexpr int32_t lane_mask_table[16] = {-1, -1, -1, -1, -1, 
 struct Avx2 {
     static constexpr int W = 8;
     static constexpr int kWide = 12;   // vectors of a forward tile read straight from the weights
-    static constexpr int kPacked = 7;  // vectors of a forward tile read from a packed copy
+    static constexpr int kPacked = 8;  // vectors of a forward tile read from a packed copy
     static constexpr int kBack = 5;    // vectors of a backward tile: 5 weights, 5 gradients, 4 sums, 2 temporaries
     static constexpr int kShared = 3;   // vectors of a tile of four samples that share their active units
     using F = __m256;

@@ -9,7 +9,7 @@ namespace hush {
 struct Avx512 {
     static constexpr int W = 16;
     static constexpr int kWide = 20;   // a 300-wide output stays in 19 registers
-    static constexpr int kPacked = 7;
+    static constexpr int kPacked = 8;
     static constexpr int kBack = 5;
     static constexpr int kShared = 6;
     using F = __m512;

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import hush.nn as hn
-from hush.sparse import accelerate, crossover, lone_linear, step
+from hush.sparse import accelerate, crossover, fused_backward, lone_linear
 
 from .alike import assert_alike, assert_same_gradients, assert_same_parameters, twins
 from .conftest import assert_near
@@ -20,6 +20,15 @@ pytestmark = pytest.mark.usefixtures("by_gradient")
 def _one_thread(_two_threads):
     """The kernels' threads are tested with the products; two that wait for one another take seconds."""
     torch.set_num_threads(1)
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.02),
+    "decay": lambda p: torch.optim.SGD(p, lr=0.02, weight_decay=0.01),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, dampening=0.1, weight_decay=0.01),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1),
+}
 
 
 class Block(nn.Module):
@@ -193,20 +202,28 @@ def test_autocast_and_compile_run_on_torch(products):
     assert_alike(plain, fast, x, lambda model, y: compiled(y) if model is fast else model(y))
 
 
-def test_the_other_layout_and_a_fused_optimizer(products):
-    plain = Block()
+@pytest.mark.parametrize("gated", [False, True], ids=["plain", "gated"])
+@pytest.mark.parametrize("layout", ["torch", "input_major"])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_a_step_updates_the_first_linear_inside_the_backward(make, layout, gated, products):
+    plain = Block(gated)
     fast = copy.deepcopy(plain)
-    optimizers = [torch.optim.AdamW(m.parameters(), 1e-2) for m in (plain, fast)]
-    accelerate(fast, optimizer=optimizers[1])
-    assert fast.fc1.weight.stride() == (1, 40)
-    for _ in range(3):
-        x = torch.randn(9, 12)
+    optimizers = [make(m.parameters()) for m in (plain, fast)]
+    accelerate(fast, optimizer=optimizers[1], layout=layout)
+    first = [fast.fc1] if fast.up is None else [fast.fc1, fast.up]
+    strides = (12, 1) if layout == "torch" else (1, 40)
+    for _ in range(50):
+        x = torch.randn(9, 12, requires_grad=layout == "input_major")
         plain(x).square().mean().backward()
         optimizers[0].step()
         optimizers[0].zero_grad()
-        step(fast, fast(x).square().mean())
-    assert len(products) == 6
-    assert fast.fc1.weight.stride() == (1, 40)
+        loss = fast(x).square().mean()
+        fused_backward(fast, loss)
+        assert all(m.weight.grad is None for m in first)
+        optimizers[1].step()
+        optimizers[1].zero_grad()
+    assert len(products) == (150 if gated else 100)
+    assert all(m.weight.stride() == strides for m in first)
     assert_same_parameters(plain, fast)
 
 

@@ -42,6 +42,7 @@ class Program(Protocol):
     """A stretch over the memory of certain tensors, which whoever keeps the program must keep too."""
 
     row_gradients: bool  # whether gradients of weights are written row by row, or input-major
+    takes_updates: bool  # whether a plan may update weights, which lie as the gradients would
 
     def infer(self, h: Tensor) -> tuple[Tensor, int]:
         """The output, and how many units were active."""

@@ -7,17 +7,15 @@ and each of them looks at what it is given and at what it is at that moment.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import torch
 import torch.distributed
 from torch import nn
 
-from . import convolution_crossover, crossover, fused_step
+from . import convolution_crossover, crossover, dense_forward, fused_step
 from .acceleration_report import Report, make_report
 from .block_reader import looks_residual
 from .convolution_form import ConvolutionForm, form_of
-from .layout import on_large_pages, storage_address
+from .in_place_layout import lay_out, sparse_linears, widening_linears
 from .modules import accelerate_module, decelerate_module
 from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear
 from .settings import Layout, Settings
@@ -58,7 +56,8 @@ def accelerate(
         layout: "torch" leaves the weights as they lie, and the engine copies them at each call, which small batches
             feel. "input_major" lays them out in place, with strides (1, out): faster, but what calls `.view(-1)` on
             parameters (LBFGS, parameters_to_vector, safetensors) refuses them, and a seed draws other numbers into
-            them. An optimizer brings "input_major" with it.
+            them. An optimizer brings "input_major" with it, but for a Linear that stands by itself and widens: it is
+            taken for the first of a feed-forward block, whose backward reads weights as torch has them.
         frozen_dtype: torch.bfloat16 rounds the frozen copy, for half the memory traffic; outputs then differ by it.
         watch: False, with frozen=True, does not look at the parameters again: you promise that they stay as they are.
             It saves half a microsecond a layer, which one sample feels.
@@ -81,11 +80,13 @@ def accelerate(
     for module in model.modules():
         if type(module) is nn.Sequential and not has_own_forward(module) and _has_layer(module):
             accelerate_module(module, settings)
+    # Where the caller has not asked for a layout, each weight lies as the step will read it.
+    row_major = widening_linears(model) if layout != "input_major" else []
     if settings.layout == "input_major":
-        _lay_out(model)
+        lay_out(model, row_major)
     if adaptive:
-        widths = [max(m.weight.shape) for m in _linears(model) if m.weight.dim() == 2]
-        crossover.ensure_measured(widths, turns=settings.layout == "torch" and not frozen)
+        _measure(sparse_linears(model), row_major, settings)
+        dense_forward.ensure_measured(m.weight for m in row_major)
         convolution_crossover.ensure_measured(_convolutions(model))
     if optimizer is not None:
         fused_step.bind(model, optimizer)
@@ -130,8 +131,16 @@ def _has_layer(container: nn.Sequential) -> bool:
     )
 
 
-def _linears(model: nn.Module) -> list[nn.Linear]:
-    return [m for m in model.modules() if isinstance(m, nn.Linear) and is_sparse_linear(m)]
+def _measure(linears: list[nn.Linear], row_major: list[nn.Linear], settings: Settings) -> None:
+    """What is not known yet of these Linears' widths, in the layout that each of them has."""
+    rows = {id(m) for m in row_major}
+    widths: dict[bool, list[int]] = {False: [], True: []}
+    for m in linears:
+        if m.weight.dim() == 2:
+            turns = not settings.frozen and (settings.layout == "torch" or id(m) in rows)
+            widths[turns].append(max(m.weight.shape))
+    for turns, found in widths.items():
+        crossover.ensure_measured(found, turns=turns)
 
 
 def _accelerate_convolution(module: nn.Conv2d, settings: Settings) -> None:
@@ -142,26 +151,6 @@ def _accelerate_convolution(module: nn.Conv2d, settings: Settings) -> None:
 def _convolutions(model: nn.Module) -> list[tuple[ConvolutionForm, torch.Tensor]]:
     found = [(form_of(m), m.weight) for m in model.modules() if isinstance(m, nn.Conv2d) and is_sparse_convolution(m)]
     return [(form, w) for form, w in found if isinstance(form, ConvolutionForm) and w.dim() == 4]
-
-
-@torch.no_grad()
-def _lay_out(model: nn.Module) -> None:
-    """Weights of float32 Linears input-major, in one stretch of memory; and their gradients like them.
-
-    A weight whose memory another parameter or buffer reads too stays where it is.
-    """
-    readers = Counter(storage_address(t) for t in {id(t): t for t in (*model.parameters(), *model.buffers())}.values())
-    weights = {
-        id(m.weight): m.weight
-        for m in _linears(model)
-        if m.weight.dtype == torch.float32 and m.weight.dim() == 2 and readers[storage_address(m.weight)] == 1
-    }
-    placed = on_large_pages([w.detach() for w in weights.values()])
-    for weight, data in zip(weights.values(), placed, strict=True):
-        gradient, weight.grad = weight.grad, None
-        weight.data = data
-        if gradient is not None:
-            weight.grad = torch.empty_like(weight).copy_(gradient)
 
 
 def decelerate(model: nn.Module) -> nn.Module:
@@ -185,7 +174,7 @@ def report(model: nn.Module) -> Report:
     """What the last `accelerate` of this model took and left."""
     found = model.__dict__.get(_REPORT)
     if not isinstance(found, Report) or (
-        (found.taken or found.alone) and not (_linears(model) or _convolutions(model))
+        (found.taken or found.alone) and not (sparse_linears(model) or _convolutions(model))
     ):
         raise ValueError("This model is not accelerated; call hush.sparse.accelerate(model) first.")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -22,11 +23,20 @@ __all__ = ["CpuBackend", "CpuProgram", "engine_calls", "isa"]
 
 _CPU = torch.device("cpu")
 _L2_BYTES = 400 * 1024  # of a layer, as in native/forward_chain.cpp
+_LARGE = 1 << 18  # floats, 1 MB
 
 
 def _empty(*shape: int) -> Tensor:
     """Memory for a kernel to write. The default dtype and device are the user's business, not the kernels'."""
     return torch.empty(shape, dtype=torch.float32, device=_CPU)
+
+
+def _empty_again(*shape: int) -> Tensor:
+    """The same for a large gradient, in memory that earlier ones have left: fresh pages take longer than a product."""
+    floats = math.prod(shape)
+    if floats < _LARGE:
+        return _empty(*shape)
+    return torch.from_numpy(_native.take_bytes(4 * floats)).view(torch.float32).view(shape)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -42,6 +52,7 @@ class CpuProgram:
 
     def __init__(self, chain: _native.Chain | _native.Residual, widths: Sequence[int], row_gradients: bool) -> None:
         self.chain, self.row_gradients = chain, row_gradients
+        self.takes_updates = isinstance(chain, _native.Chain) or not row_gradients
         self.widths = list(widths)  # of what each layer reads, and of the output
         self.inputs, self.outputs = self.widths[0], self.widths[-1]
 
@@ -87,7 +98,7 @@ class CpuProgram:
 
     def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
         grad = _rows(grad)
-        grad_h = _empty(grad.shape[0], self.inputs) if want_h else None
+        grad_h = _empty_again(grad.shape[0], self.inputs) if want_h else None
         self.chain.backward(
             saved, grad, grad_h, torch.get_num_threads(), plan.wants, plan.rules, plan.groups, plan.addresses,
             self.row_gradients, **({"means": plan.means} if plan.means else {}),

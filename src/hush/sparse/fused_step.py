@@ -24,10 +24,10 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from .gradients import Call
+from .gradients import Call, FusedParameter
 from .loss_graph import LossGraph
 from .step_plan import StepPlan
-from .update_rules import rules_of
+from .update_rules import Rules, rules_of
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
 
@@ -63,13 +63,14 @@ def fused_backward(model: nn.Module, loss: Tensor) -> None:
     _check_kind(optimizer)
     graph = LossGraph(loss)
     update = _Update(optimizer, graph)
-    for node in graph.stretches:
+    nodes = [*graph.stretches, *graph.linears]
+    for node in nodes:
         node.fused = update
     try:
         # torch takes longer over hundreds of leaves that get no gradient than the kernels over the whole backward.
         loss.backward(inputs=update.reached)
     finally:
-        for node in graph.stretches:
+        for node in nodes:
             node.fused = None
 
 
@@ -134,8 +135,9 @@ class _Update:
         self._optimizer = optimizer
         self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         self._updated: list[Tensor] = []
-        edges, readers = graph.edges, graph.readers
-        fusible = {
+        self._readers = graph.readers
+        edges = graph.edges
+        self._fusible = {
             key
             for key, p in graph.leaves.items()
             if edges[key] == 1
@@ -148,28 +150,44 @@ class _Update:
         self._taken: dict[int, list[int]] = {}  # by the id of a stretch's call, the positions of its parameters
         left = dict(graph.leaves)
         for node in graph.stretches:
-            call, parameters = node.call, node.parameters
-            places = [
-                i
-                for i, (p, memory) in enumerate(zip(parameters, call.memories, strict=True))
-                if id(p) in fusible and readers[memory] == 1
-            ]
-            self._taken[id(call)] = places = [] if call.program.row_gradients else places
+            call, parameters, program = node.call, node.parameters, node.call.program
+            # A weight that was turned around takes its step behind the kernels, which keep the mean inside of them.
+            updates = program.takes_updates and not (program.row_gradients and call.centered)
+            self._taken[id(call)] = places = self._places(parameters, call.memories) if updates else []
             # The backward visits a node only on the way to a leaf that it was asked for. The first parameter that is
             # updated makes sure of it, and gets no gradient.
             for i in places[1:]:
                 del left[id(parameters[i])]
         self.reached: list[Tensor] | None = None if graph.has_foreign_functions else list(left.values())
 
+    def _places(self, parameters: Sequence[Tensor], memories: Sequence[int]) -> list[int]:
+        """Which of the parameters may be updated inside the backward; `memories`: where each of them lies."""
+        fusible, readers = self._fusible, self._readers
+        return [
+            i
+            for i, (p, memory) in enumerate(zip(parameters, memories, strict=True))
+            if id(p) in fusible and readers[memory] == 1
+        ]
+
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""
         taken = self._taken[id(call)]
-        updated = [parameters[i] for i in taken]
-        rules, states = rules_of(self._optimizer, [self._groups[id(p)] for p in updated], updated)
+        rules, states = self._rules(parameters, taken)
         places = call.places()
         plan.update([places[i] for i in taken], rules, states)
-        self._updated += updated
         return set(taken)
+
+    def updates(self, parameters: Sequence[Tensor], memories: Sequence[int]) -> list[FusedParameter]:
+        """See `hush.sparse.gradients.FusedUpdate`."""
+        taken = self._places(parameters, memories)
+        rules, states = self._rules(parameters, taken)
+        return [FusedParameter(*each) for each in zip(taken, rules, states, strict=True)]
+
+    def _rules(self, parameters: Sequence[Tensor], taken: Sequence[int]) -> Rules:
+        """The rules and states of those that are taken, which the backward then updates."""
+        updated = [parameters[i] for i in taken]
+        self._updated += updated
+        return rules_of(self._optimizer, [self._groups[id(p)] for p in updated], updated)
 
     def may_change(self, p: Tensor) -> bool:
         """See `hush.sparse.gradients.FusedUpdate`."""

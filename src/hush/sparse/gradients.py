@@ -28,9 +28,27 @@ from .activation import Activation
 from .backend import Forward, Program, RelativeProgram
 from .conditions import has_memory
 from .sight import Sight
-from .step_plan import Part, StepPlan, place_of
+from .step_plan import Part, Rule, StepPlan, place_of
 
-__all__ = ["Attached", "Call", "Edge", "FusedUpdate", "StretchFunction", "dense_chain", "gradients_of", "run_training"]
+__all__ = [
+    "Attached",
+    "Call",
+    "Edge",
+    "FusedParameter",
+    "FusedUpdate",
+    "StretchFunction",
+    "dense_chain",
+    "gradients_of",
+    "run_training",
+]
+
+
+class FusedParameter(NamedTuple):
+    """A parameter's place in a list, and the step it takes."""
+
+    place: int
+    rule: Rule
+    states: tuple[Tensor, ...]
 
 
 class FusedUpdate(Protocol):
@@ -38,6 +56,9 @@ class FusedUpdate(Protocol):
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """Put updates into the plan; the positions of the parameters that are taken care of."""
+
+    def updates(self, parameters: Sequence[Tensor], memories: Sequence[int]) -> Sequence[FusedParameter]:
+        """Those of the parameters that take their step now; `memories`: where each of them lies."""
 
     def may_change(self, p: Tensor) -> bool:
         """Whether the optimizer has this parameter; the backward then changes it."""

@@ -15,9 +15,17 @@ from torch import Tensor
 
 from .activation import Activation
 from .backend import Backend
-from .step_plan import StepPlan
+from .step_plan import Rule, StepPlan, place_of
 
-__all__ = ["Products", "sparse_products"]
+__all__ = ["Products", "Update", "sparse_products"]
+
+
+class Update(NamedTuple):
+    """A weight that takes a step by its gradient; the optimizer's states lie as it does."""
+
+    weight: Tensor
+    rule: Rule
+    states: tuple[Tensor, ...]
 
 
 class Products(NamedTuple):
@@ -26,8 +34,10 @@ class Products(NamedTuple):
     active: int  # entries of δ that are not zero
 
 
-def sparse_products(backend: Backend, grad: Tensor, x: Tensor | None, weight: Tensor | None) -> Products:
-    """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x."""
+def sparse_products(
+    backend: Backend, grad: Tensor, x: Tensor | None, weight: Tensor | None, update: Update | None = None
+) -> Products:
+    """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x. With an update ∂L/∂W is applied and not given."""
     phi = [Activation.identity()]
     if x is None:
         assert weight is not None
@@ -38,11 +48,18 @@ def sparse_products(backend: Backend, grad: Tensor, x: Tensor | None, weight: Te
     forward = backend.compile([read], [None], phi).forward(grad)
     program, shape = forward.program, (grad.shape[1], x.shape[1])
     turned = weight is not None and program.row_gradients  # the weight lies input-major, and so shall its gradient
-    gradient = x.new_empty(shape[::-1] if turned else shape)
+    plan, gradient = StepPlan(1), None
+    if update is None:
+        gradient = x.new_empty(shape[::-1] if turned else shape)
+        plan.write(0, "weight", gradient)
+    else:
+        plan.update([place_of(0, "weight")], [update.rule], [update.states])
     if weight is None:
-        # Nobody reads these weights: any memory of their shape will do.
-        program = backend.compile([gradient.t()], [None], phi)
-    plan = StepPlan(1)
-    plan.write(0, "weight", gradient)
+        # Nobody reads the weights where the gradient is written: any memory of their shape will do.
+        changed = gradient if update is None else update.weight.detach()
+        assert changed is not None
+        program = backend.compile([changed.t()], [None], phi)
     program.backward(x, forward.saved, False, plan)
-    return Products(None if weight is None else forward.out, gradient.t() if turned else gradient, forward.active)
+    if gradient is not None and turned:
+        gradient = gradient.t()
+    return Products(None if weight is None else forward.out, gradient, forward.active)

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from . import crossover
 from .backend import Backend
 from .conditions import backend_of, has_memory, is_plain
-from .layout import is_row_major
-from .linear_products import sparse_products
+from .dense_forward import dense_linear
+from .gradients import FusedUpdate
+from .layout import is_row_major, storage_address
+from .linear_products import Update, sparse_products
 from .settings import Settings
 from .stretch import LOOKS, Prepared, Stretch
 
@@ -36,6 +38,7 @@ class LoneLinear(Stretch):
         super().__init__((), (module,), settings)
         self.gradient_density = 1.0  # of the last ∂L/∂out that was looked at
         self._gradient_calls = 0
+        self.measured = settings.adaptive  # whether a clock may decide by whom the forward is computed
 
     def run(self, h: Tensor, backend: Backend) -> Tensor | None:
         """The output, or None where torch is to run the module."""
@@ -85,7 +88,7 @@ class LoneLinear(Stretch):
 class _Always:
     """The owner of a Linear that is no module: zeros are left out whatever it costs."""
 
-    gradient_density = 0.0
+    gradient_density, measured = 0.0, False
 
     def gradient_limit(self, batch: int) -> float:
         return 1.0
@@ -111,7 +114,9 @@ class LinearFunction(torch.autograd.Function):
         # Not more than F.linear keeps: whatever it does not keep may be changed before the backward.
         ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
         ctx.owner, ctx.limit, ctx.rows_first = owner, owner.gradient_limit(x.shape[0]), is_row_major(weight)
-        return F.linear(x, weight, bias)
+        # For `step`, which sets `fused` on the node of a backward that it opens, where it may change the weight.
+        ctx.fused, ctx.weight, ctx.memories = None, weight, (storage_address(weight),)
+        return dense_linear(x, weight, bias) if owner.measured else F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -121,8 +126,13 @@ class LinearFunction(torch.autograd.Function):
         grad_x = grad_weight = None
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
-            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight)
+            # Without ∂L/∂x the kernels have no copy of a weight that lies the other way.
+            updates = need_weight and (need_x or is_row_major(ctx.weight))
+            update = _update(ctx.fused, ctx.weight, ctx.memories) if updates else None
+            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, update)
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
+            if update is not None:
+                ctx.fused.done()
         else:
             # With create_graph=True these are differentiated again.
             if weight is not None:
@@ -130,6 +140,15 @@ class LinearFunction(torch.autograd.Function):
             if x is not None:
                 grad_weight = grad.t().mm(x) if ctx.rows_first else x.t().mm(grad).t()
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
+
+
+def _update(fused: FusedUpdate | None, weight: Tensor, memories: tuple[int, ...]) -> Update | None:
+    """The step that the weight may take inside this backward."""
+    if fused is None or storage_address(weight) != memories[0]:
+        return None
+    for _, rule, states in fused.updates([weight], memories):
+        return Update(weight, rule, states)
+    return None
 
 
 def _backend_of(

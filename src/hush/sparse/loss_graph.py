@@ -12,11 +12,13 @@ from torch import Tensor
 
 from .gradients import Edge, StretchFunction
 from .layout import storage_address
+from .lone_linear import LinearFunction
 
 __all__ = ["LossGraph"]
 
 _STRETCH: Any = StretchFunction._backward_cls
-_OURS: tuple[Any, ...] = (_STRETCH, Edge._backward_cls)
+_LINEAR: Any = LinearFunction._backward_cls
+_OURS: tuple[Any, ...] = (_STRETCH, _LINEAR, Edge._backward_cls)
 
 
 class LossGraph:
@@ -24,6 +26,7 @@ class LossGraph:
 
     Attributes:
         stretches: the nodes of the stretches.
+        linears: the nodes of single Linears whose forward is dense.
         leaves: every leaf by its id.
         edges: how many edges lead to each of them.
         readers: how many nodes read each piece of memory in the backward.
@@ -33,6 +36,7 @@ class LossGraph:
 
     def __init__(self, loss: Tensor) -> None:
         self.stretches: list[Any] = []
+        self.linears: list[Any] = []
         self.leaves: dict[int, Tensor] = {}
         self.edges: Counter[int] = Counter()
         self.readers: Counter[int] = Counter()
@@ -41,6 +45,10 @@ class LossGraph:
             if type(node) is _STRETCH:
                 self.stretches.append(node)
                 self.readers.update(node.call.memories)
+            elif type(node) is _LINEAR:
+                self.linears.append(node)
+                x, _ = node.saved_tensors
+                self.readers.update([*node.memories, *([] if x is None else [storage_address(x)])])
             else:
                 self.readers.update(storage_address(t) for t in _saved_tensors(node))
             if isinstance(node, torch.autograd.function.BackwardCFunction) and type(node) not in _OURS:

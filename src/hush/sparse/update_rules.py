@@ -14,23 +14,21 @@ from torch import Tensor
 
 from .step_plan import Rule
 
-__all__ = ["rules_of"]
+__all__ = ["Rules", "rules_of"]
 
 _SGD, _MOMENTUM, _ADAMW = 2, 3, 4
 
 # A step has hundreds of parameters in few groups: what those of a group have in common is made once.
-_Rules = tuple[list[Rule], list[tuple[Tensor, ...]]]
+Rules = tuple[list[Rule], list[tuple[Tensor, ...]]]
 
 
-def rules_of(
-    optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]
-) -> _Rules:
+def rules_of(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
     """The rule of each parameter, whose group is named beside it, and its states."""
     rules = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
     return rules(groups, optimizer.state, parameters)
 
 
-def _sgd(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
+def _sgd(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> Rules:
     distinct = {id(group): group for group in groups}
     if not any(group["momentum"] for group in distinct.values()):
         of_group = {key: _sgd_rule(group, True) for key, group in distinct.items()}
@@ -56,7 +54,7 @@ def _sgd_rule(group: dict[str, Any], begins: bool) -> Rule:
     return Rule(_MOMENTUM, rate, decay, momentum, 0.0 if begins else float(group["dampening"]), bool(group["nesterov"]))
 
 
-def _adamw(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> _Rules:
+def _adamw(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> Rules:
     of_each = [states[p] for p in parameters]
     for state in of_each:
         if "step" not in state:
