@@ -55,9 +55,9 @@ def products(monkeypatch):
     """The calls of the sparse products: (has x, has weight) of each."""
     calls, real = [], lone_linear.sparse_products
 
-    def counted(backend, grad, x, weight, update=None):
+    def counted(backend, grad, x, weight, ask_update=None):
         calls.append((x is not None, weight is not None))
-        return real(backend, grad, x, weight, update)
+        return real(backend, grad, x, weight, ask_update)
 
     monkeypatch.setattr(lone_linear, "sparse_products", counted)
     return calls

@@ -18,7 +18,7 @@ from .conftest import assert_near
 class DenseProgram:
     """Runs on torch and writes its calls down. `saved` is φ(h) of the first layer, as bytes."""
 
-    row_gradients = True
+    row_gradients, takes_updates = True, False
 
     def __init__(self, backend, weights, biases, phis):
         self.backend, self.weights, self.biases, self.phis = backend, weights, biases, phis

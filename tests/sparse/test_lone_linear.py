@@ -227,6 +227,36 @@ def test_a_step_updates_the_first_linear_inside_the_backward(make, layout, gated
     assert_same_parameters(plain, fast)
 
 
+def _hooked(model, x):
+    model.fc1.weight.register_hook(lambda g: 2.0 * g)
+    return model(x).square().mean()
+
+
+ORDINARY = {
+    "used twice": lambda model, x: (model(x) + model(x + 1.0)).square().mean(),
+    "a penalty": lambda model, x: model(x).square().mean() + model.fc1.weight.square().sum(),
+    "hooked": _hooked,
+    # The input of the second call lies in the memory of the weight that the first one would change.
+    "read as an input": lambda model, x: (model(x).sum() + model(model.fc1.weight.detach()[:9])).square().mean(),
+}
+
+
+@pytest.mark.parametrize("how", ORDINARY.values(), ids=ORDINARY)
+def test_a_weight_that_is_wanted_elsewhere_takes_the_ordinary_way(how, products):
+    plain = Block()
+    fast = copy.deepcopy(plain)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05) for m in (plain, fast)]
+    accelerate(fast, optimizer=optimizers[1])
+    x = torch.randn(9, 12)
+    how(plain, x).backward()
+    optimizers[0].step()
+    fused_backward(fast, how(fast, x))
+    assert fast.fc1.weight.grad is not None
+    optimizers[1].step()
+    assert_same_parameters(plain, fast)
+    assert products
+
+
 # What decides whether zeros are left out at all.
 
 

@@ -9,6 +9,7 @@ as torch keeps W, and the second is the gradient of that weight where the output
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
@@ -35,9 +36,16 @@ class Products(NamedTuple):
 
 
 def sparse_products(
-    backend: Backend, grad: Tensor, x: Tensor | None, weight: Tensor | None, update: Update | None = None
+    backend: Backend,
+    grad: Tensor,
+    x: Tensor | None,
+    weight: Tensor | None,
+    ask_update: Callable[[], Update | None] | None = None,
 ) -> Products:
-    """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x. With an update ∂L/∂W is applied and not given."""
+    """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x.
+
+    `ask_update` is called where the backend can apply ∂L/∂W; with an update it does, and gives none.
+    """
     phi = [Activation.identity()]
     if x is None:
         assert weight is not None
@@ -49,6 +57,7 @@ def sparse_products(
     program, shape = forward.program, (grad.shape[1], x.shape[1])
     turned = weight is not None and program.row_gradients  # the weight lies input-major, and so shall its gradient
     plan, gradient = StepPlan(1), None
+    update = ask_update() if ask_update is not None and program.takes_updates else None
     if update is None:
         gradient = x.new_empty(shape[::-1] if turned else shape)
         plan.write(0, "weight", gradient)

@@ -8,6 +8,7 @@ a network's first layer, and for whatever else stands before an activation: nobo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -127,11 +128,11 @@ class LinearFunction(torch.autograd.Function):
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
             # Without ∂L/∂x the kernels have no copy of a weight that lies the other way.
-            updates = need_weight and (need_x or is_row_major(ctx.weight))
-            update = _update(ctx.fused, ctx.weight, ctx.memories) if updates else None
-            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, update)
+            fuses = ctx.fused is not None and need_weight and (need_x or is_row_major(ctx.weight))
+            ask = partial(_update, ctx.fused, ctx.weight, ctx.memories) if fuses else None
+            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, ask)
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
-            if update is not None:
+            if fuses and grad_weight is None:
                 ctx.fused.done()
         else:
             # With create_graph=True these are differentiated again.
@@ -142,9 +143,9 @@ class LinearFunction(torch.autograd.Function):
         return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
 
 
-def _update(fused: FusedUpdate | None, weight: Tensor, memories: tuple[int, ...]) -> Update | None:
+def _update(fused: FusedUpdate, weight: Tensor, memories: tuple[int, ...]) -> Update | None:
     """The step that the weight may take inside this backward."""
-    if fused is None or storage_address(weight) != memories[0]:
+    if storage_address(weight) != memories[0]:  # somebody has put it elsewhere since the forward
         return None
     for _, rule, states in fused.updates([weight], memories):
         return Update(weight, rule, states)
