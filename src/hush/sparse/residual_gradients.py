@@ -18,14 +18,18 @@ __all__ = ["ResidualCall"]
 
 @dataclass(frozen=True)
 class ResidualCall(Call):
-    """`blocks` stand for their form; the tensors are those of `parameters`, whose places `places` names."""
+    """`blocks` stand for their form; the tensors are those of `parameters`, whose places `places` names.
+
+    `before_biases`: how many of the parameters are no biases, which stand behind all others.
+    """
 
     blocks: tuple[ResidualBlock, ...] = ()
     places: tuple[tuple[int, Part], ...] = ()
+    before_biases: int = 0
 
     @property
     def kept(self) -> int:
-        return sum(part != "bias" for _, part in self.places)
+        return self.before_biases
 
     def place(self, parameter: int) -> tuple[int, Part]:
         return self.places[parameter]
