@@ -79,8 +79,8 @@ inline typename S::F apply(const Step<S>& step, typename S::F w, typename S::F g
 }
 
 template <class S>
-void update(const Optimizer& o, float* weight, const float* gradient, float* state1, float* state2, size_t n) {
-    const Step<S> step(o);
+void update(const Step<S>& step, float* weight, const float* gradient, float* state1, float* state2, size_t n) {
+    const Optimizer& o = step.o;
     size_t i = 0;
     auto at = [i = &i](float* p) { return p ? p + *i : nullptr; };
     // AdamW does nothing where the gradient and both moments are zero, as they are for units that were never active.
@@ -99,6 +99,11 @@ void update(const Optimizer& o, float* weight, const float* gradient, float* sta
         apply<S, true>(step, S::load_n(weight + i, tail), S::load_n(gradient + i, tail), weight + i, nullptr,
                        at(state1), at(state2), tail);
     }
+}
+
+template <class S>
+void update(const Optimizer& o, float* weight, const float* gradient, float* state1, float* state2, size_t n) {
+    update(Step<S>(o), weight, gradient, state1, state2, n);
 }
 
 template <class S, int N, bool Tail, bool Sums, bool Grad, class I>

@@ -6,13 +6,15 @@
 #include "forward.inl.h"
 #include "machine_limits.inl.h"
 #include "residual.inl.h"
+#include "residual_back.inl.h"
 #include "shared.inl.h"
 
 namespace hush {
 const Kernels portable_kernels = {
     "portable",       Portable::W,    Portable::kWide, Portable::kPacked, Portable::kBack,   Portable::kShared,  activate<Portable>,
     product<Portable>, compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
-const ResidualKernels portable_residual = {"portable", residual_sample<Portable>, stream_back<Portable>};
+const ResidualKernels portable_residual = {"portable", row_moments<Portable>, residual_sample<Portable>, sample_back<Portable>, weight_rows<Portable>,
+                                        column_sums<Portable>};
 const LimitKernels portable_limits = {"portable", multiply<Portable>, read<Portable>};
 const ConvKernels portable_convolution = {"portable",          Portable::W,          ConvSizes<Portable>::kTile, count_units<Portable>,
                                       list_row<Portable>, convolve_row<Portable>, convolve_back<Portable>};

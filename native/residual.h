@@ -29,13 +29,19 @@ struct BlockGradient {
     PartGradient part[kParts];
 };
 
-// One sample through one block. The list of its active units stays behind, with the norm's two numbers.
+// x̂ = (x − mean) · inverse
+struct Moments {
+    float mean = 0.0f, inverse = 1.0f;
+};
+
+// One sample through one block. The list of its active units stays behind, and what the next block's norm will need, since
+// the stream is in registers just then.
 struct SampleTask {
     const float* x;
     float* out;  // may be x
     size_t width;
     Norm norm;
-    float eps;
+    Moments moments;  // of x
     const float *gain, *shift;
     Activation activation;
     const void* weight;
@@ -46,24 +52,67 @@ struct SampleTask {
     float* values;  // room for all units and a vector more
     uint32_t* indices;
     uint32_t count;
-    float mean, inverse;  // x̂ = (x − mean) · inverse
+    Norm next_norm;
+    float next_eps;
+    Moments next;  // of out
 };
 
-// g ← g − level[b] − factor[b] (x − mean[b]) in some columns of a tile, and the columns' sums over the samples.
-struct StreamBackTask {
-    float* g;
+// One sample back through one block, from g = ∂L/∂x behind it to ∂L/∂x in front of it (residual_backward.cpp has the
+// formulas). Rows of g have whole vectors, with zeros behind the width.
+struct SampleBackTask {
+    const float* g;
+    float* below;  // ∂L/∂x in front of the block, a row like g; null: not wanted
+    size_t width;
+    const float* x;  // the stream in front of the block
+    Norm norm;
+    Moments moments;
+    const float* gain;
+    Activation activation;
+    const float* weight;
+    float beta;
+    const float* values;  // the sample's active units
+    const uint32_t* indices;
+    uint32_t count;
+    float* sums;  // ⟨g, W[i]⟩ of the active units; room for four more
+    float *for_shift, *for_gain;  // each active unit's summands of ∂L/∂shift and ∂L/∂gain; null: not wanted
+    const float* bias;  // null: nobody asks for ∂L/∂β
+    double along;       // ⟨g, W φ + b⟩, the sample's summand of ∂L/∂β
+};
+
+// For inputs [first, last), with j in the list of i,
+//
+//   ∂L/∂W[i] = β Σ_j values[entries[j]] · g[samples[j]]
+//
+// and what the optimizer makes of it. A row of weights stays in registers, where it is not wider than a tile.
+struct WeightRowsTask {
+    const float* g;
     size_t g_stride;
-    const float* x;  // null: only the sums
-    size_t x_stride, batch;
-    int vectors, tail;
-    const float *level, *factor, *mean;
-    float* sums;  // [vectors · lanes]
+    float* weight;
+    size_t width, first, last;
+    const uint32_t *column_start, *entries;
+    const float* values;
+    const void* samples;  // uint16_t or uint32_t
+    bool wide_samples;
+    float beta;
+    Optimizer optimizer;
+    float *gradient, *state1, *state2;
+    Ahead* ahead;
+};
+
+// sums[c] = Σ_b g[b, c] for whole vectors of columns.
+struct ColumnSumsTask {
+    const float* g;  // at the first column
+    size_t g_stride, batch, vectors;
+    float* sums;
 };
 
 struct ResidualKernels {
     const char* name;
+    Moments (*moments)(const float* x, size_t width, Norm norm, float eps);
     void (*sample)(SampleTask&);
-    void (*stream_back)(const StreamBackTask&);
+    void (*sample_back)(SampleBackTask&);
+    void (*weight_rows)(const WeightRowsTask&);
+    void (*column_sums)(const ColumnSumsTask&);
 };
 
 extern const ResidualKernels portable_residual;
@@ -73,30 +122,41 @@ extern const ResidualKernels avx512_residual;
 #endif
 const ResidualKernels& residual_kernels();  // of the set that kernels() has chosen
 
+// The active units of one block, sample by sample and, sorted, input by input.
+struct SavedUnits {
+    uint32_t* sample_start;  // [batch + 1]
+    float* values;           // [active]
+    uint32_t* indices;       // [active]
+    uint32_t* column_start;  // [width + 1]
+    uint32_t* entries;       // [active], places in values
+    void* samples;           // [active], uint16_t or uint32_t
+    char* end;
+};
+
 // What the forward leaves for the backward, in one block of memory:
 //
 //   head     magic, batch, blocks, width, offset of the lists' table
 //   stream   x before each block, [block][sample][width]: the norm's backward needs all of it
-//   mean, inverse    [block][sample]
+//   moments  of x, [block][sample]
 //   biases   [block][width], as this forward saw them: ∂L/∂β needs them, and they may change in between
-//   table    per block: offset and number of the active units; then the lists, input by input, as in SavedLayer
+//   table    per block: offset and number of the active units; then the lists, as in SavedUnits
 struct SavedStream {
     char* base;
     size_t batch, blocks, width;
-    static constexpr uint64_t kMagic = 0x6875736872657331;  // "hushres1"
+    static constexpr uint64_t kMagic = 0x6875736872657332;  // "hushres2"
     size_t stream_at() const;
-    size_t mean_at() const;
-    size_t inverse_at() const;
+    size_t moments_at() const;
     size_t biases_at() const;
     size_t table_at() const;
     size_t lists_at() const;
     size_t bound() const;
     float* stream(size_t block) const { return at<float>(stream_at()) + block * batch * width; }
-    float* mean(size_t block) const { return at<float>(mean_at()) + block * batch; }
-    float* inverse(size_t block) const { return at<float>(inverse_at()) + block * batch; }
+    Moments* moments(size_t block) const { return at<Moments>(moments_at()) + block * batch; }
     float* bias(size_t block) const { return at<float>(biases_at()) + block * width; }
     uint64_t* row(size_t block) const { return at<uint64_t>(table_at()) + 2 * block; }
-    SavedLayer lists(size_t block) const;
+    size_t units_bytes(size_t active) const;
+    SavedUnits units(size_t block) const { return units_at(row(block)[0], row(block)[1]); }
+    SavedUnits units_at(size_t offset, size_t active) const;
     void write_head() const;
     void check(size_t bytes) const;  // throws
 
@@ -106,6 +166,15 @@ private:
         return reinterpret_cast<T*>(base + offset);
     }
 };
+
+// The weights that a thread wants next, a few lines of them behind each of so many samples: fetched into L2 where they leave
+// room there, and where there are so many samples that they will read all rows.
+inline Ahead ahead_of(const Layer& next, size_t samples) {
+    constexpr size_t kAheadBytes = 512 * 1024, kReadsAll = 16;
+    const size_t bytes = next.inputs * next.outputs * (next.bf16 ? 2 : 4);
+    if (samples < kReadsAll || bytes > kAheadBytes) return {};
+    return {static_cast<const char*>(next.weight), bytes, bytes, 1, 0, 0, bytes / 64 / samples + 1};
+}
 
 // out[b, :] for a row-major h; saved (of SavedStream::bound bytes) may be null: nothing is kept.
 ForwardResult residual_forward(const ResidualBlock* blocks, size_t n, const float* h, size_t h_stride, size_t batch,

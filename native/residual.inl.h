@@ -29,25 +29,51 @@ inline float row_sum(const float* x, size_t width, Of of) {
 }
 
 template <class S>
-void take_moments(SampleTask& t) {
+Moments row_moments(const float* x, size_t width, Norm norm, float eps) {
     using F = typename S::F;
-    t.mean = 0.0f, t.inverse = 1.0f;
-    if (t.norm == Norm::none) return;
-    const float n = static_cast<float>(t.width);
-    if (t.norm == Norm::layer) t.mean = row_sum<S>(t.x, t.width, [](F x) { return x; }) / n;
-    const F mean = S::set1(t.mean);
-    const float squares = row_sum<S>(t.x, t.width, [mean](F x) {
+    Moments found;
+    if (norm == Norm::none) return found;
+    const float n = static_cast<float>(width);
+    if (norm == Norm::layer) found.mean = row_sum<S>(x, width, [](F x) { return x; }) / n;
+    const F mean = S::set1(found.mean);
+    const float squares = row_sum<S>(x, width, [mean](F x) {
         const F d = S::sub(x, mean);
         return S::mul(d, d);
     });
-    t.inverse = 1.0f / std::sqrt(squares / n + t.eps);
+    found.inverse = 1.0f / std::sqrt(squares / n + eps);
+    return found;
+}
+
+// The same of a row that is in registers; the last of its N vectors has zeros behind the width.
+template <class S, int N, bool Tail>
+Moments register_moments(const typename S::F* x, size_t width, int tail, Norm norm, float eps) {
+    using F = typename S::F;
+    Moments found;
+    if (norm == Norm::none) return found;
+    const float n = static_cast<float>(width);
+    // Four sums side by side, since one would wait for itself.
+    auto add_up = [](auto of) {
+        F sum[4] = {S::zero(), S::zero(), S::zero(), S::zero()};
+#pragma GCC unroll 32
+        for (int v = 0; v < N; ++v) sum[v % 4] = of(sum[v % 4], v);
+        return S::sum(S::add(S::add(sum[0], sum[1]), S::add(sum[2], sum[3])));
+    };
+    if (norm == Norm::layer) found.mean = add_up([x](F sum, int v) { return S::add(sum, x[v]); }) / n;
+    const F mean = S::set1(found.mean);
+    const float squares = add_up([&](F sum, int v) {
+        F d = S::sub(x[v], mean);
+        if (Tail && v == N - 1) d = S::keep(d, S::first(all_lanes<S>(), tail));
+        return S::fma(d, d, sum);
+    });
+    found.inverse = 1.0f / std::sqrt(squares / n + eps);
+    return found;
 }
 
 template <class S, bool Normed, bool Gain, bool Shift>
 void list_active(SampleTask& t) {
     using F = typename S::F;
     const ActivationLanes<S> phi(t.activation);
-    const F mean = S::set1(t.mean), inverse = S::set1(t.inverse);
+    const F mean = S::set1(t.moments.mean), inverse = S::set1(t.moments.inverse);
     uint32_t n = 0;
     auto take = [&](size_t j, int lanes, auto whole) {
         auto get = [&](const float* p) {
@@ -74,7 +100,7 @@ void list_active(SampleTask& t) {
 
 // N vectors of the branch stay in registers while the active units stream past; then the stream takes them up.
 template <class S, int N, bool Tail, class T>
-void add_branch(const SampleTask& t, size_t column, int tail) {
+void add_branch(SampleTask& t, size_t column, int tail) {
     const T* weight = static_cast<const T*>(t.weight) + column;
     const size_t stride = t.width;
     auto get = [tail](const auto* p, int v) {
@@ -101,17 +127,20 @@ void add_branch(const SampleTask& t, size_t column, int tail) {
     const typename S::F beta = S::set1(t.beta);
 #pragma GCC unroll 32
     for (int v = 0; v < N; ++v) {
-        const typename S::F y = S::fma(beta, branch[v], get(t.x + column, v));
+        branch[v] = S::fma(beta, branch[v], get(t.x + column, v));
+        if (Tail && v == N - 1) branch[v] = S::keep(branch[v], S::first(all_lanes<S>(), tail));
         float* out = t.out + column + v * S::W;
         if (Tail && v == N - 1)
-            S::store_n(out, y, tail);
+            S::store_n(out, branch[v], tail);
         else
-            S::store(out, y);
+            S::store(out, branch[v]);
     }
+    if ((N - 1) * S::W < t.width && t.width <= N * S::W)
+        t.next = register_moments<S, N, Tail>(branch, t.width, tail, t.next_norm, t.next_eps);
 }
 
 template <class S, class T, int N = S::kWide>
-void add_tile(const SampleTask& t, size_t column, int vectors, int tail) {
+void add_tile(SampleTask& t, size_t column, int vectors, int tail) {
     if constexpr (N > 0) {
         if (vectors != N) return add_tile<S, T, N - 1>(t, column, vectors, tail);
         tail ? add_branch<S, N, true, T>(t, column, tail) : add_branch<S, N, false, T>(t, column, 0);
@@ -120,7 +149,6 @@ void add_tile(const SampleTask& t, size_t column, int vectors, int tail) {
 
 template <class S>
 void residual_sample(SampleTask& t) {
-    take_moments<S>(t);
     if (t.norm == Norm::none)
         list_active<S, false, false, false>(t);
     else if (!t.gain)
@@ -138,41 +166,7 @@ void residual_sample(SampleTask& t) {
         else
             add_tile<S, float>(t, column, static_cast<int>(v1 - v0), tail);
     }
-}
-
-template <class S, int N>
-void stream_back_n(const StreamBackTask& t) {
-    using F = typename S::F;
-    if constexpr (N > 0) {
-        if (t.vectors != N) return stream_back_n<S, N - 1>(t);
-        F sum[N];
-        for (int v = 0; v < N; ++v) sum[v] = S::zero();
-        const typename S::A kept = t.tail ? S::first(all_lanes<S>(), t.tail) : all_lanes<S>();
-        for (size_t b = 0; b < t.batch; ++b) {
-            float* g = t.g + b * t.g_stride;
-            if (!t.x) {
-#pragma GCC unroll 8
-                for (int v = 0; v < N; ++v) sum[v] = S::add(sum[v], S::load(g + v * S::W));
-                continue;
-            }
-            const float* x = t.x + b * t.x_stride;
-            const F level = S::set1(t.level[b]), factor = S::set1(-t.factor[b]), mean = S::set1(t.mean[b]);
-#pragma GCC unroll 8
-            for (int v = 0; v < N; ++v) {
-                const F d = S::sub(v == N - 1 && t.tail ? S::load_n(x + v * S::W, t.tail) : S::load(x + v * S::W), mean);
-                F y = S::fma(factor, d, S::sub(S::load(g + v * S::W), level));
-                if (v == N - 1) y = S::keep(y, kept);  // what lies beyond the width stays 0
-                S::store(g + v * S::W, y);
-                sum[v] = S::add(sum[v], y);
-            }
-        }
-        for (int v = 0; v < N; ++v) S::store(t.sums + v * S::W, sum[v]);
-    }
-}
-
-template <class S>
-void stream_back(const StreamBackTask& t) {
-    stream_back_n<S, S::kBack>(t);
+    if (tiles > 1) t.next = row_moments<S>(t.out, t.width, t.next_norm, t.next_eps);
 }
 
 }  // namespace hush

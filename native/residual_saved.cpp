@@ -8,20 +8,33 @@
 namespace hush {
 
 size_t SavedStream::stream_at() const { return kLine; }
-size_t SavedStream::mean_at() const { return stream_at() + round_up(blocks * batch * width * 4, kLine); }
-size_t SavedStream::inverse_at() const { return mean_at() + round_up(blocks * batch * 4, kLine); }
-size_t SavedStream::biases_at() const { return inverse_at() + round_up(blocks * batch * 4, kLine); }
+size_t SavedStream::moments_at() const { return stream_at() + round_up(blocks * batch * width * 4, kLine); }
+size_t SavedStream::biases_at() const { return moments_at() + round_up(blocks * batch * sizeof(Moments), kLine); }
 size_t SavedStream::table_at() const { return biases_at() + round_up(blocks * width * 4, kLine); }
 size_t SavedStream::lists_at() const { return table_at() + round_up(blocks * 16, kLine); }
 
-size_t SavedStream::bound() const {
-    return lists_at() + blocks * saved_layer_bytes(width, width * batch, index_bytes(batch));
+size_t SavedStream::units_bytes(size_t active) const {
+    return round_up((batch + 1) * 4, kLine) + round_up((width + 1) * 4, kLine) + 3 * round_up(active * 4, kLine) +
+           round_up(active * index_bytes(batch), kLine);
 }
 
-SavedLayer SavedStream::lists(size_t block) const {
-    const size_t active = row(block)[1];
-    const SavedTarget to = saved_target(base, row(block)[0], width, active);
-    return {to.column_start, to.values, to.samples, active};
+size_t SavedStream::bound() const { return lists_at() + blocks * units_bytes(width * batch); }
+
+SavedUnits SavedStream::units_at(size_t offset, size_t active) const {
+    auto cut = [&offset, this]<class T>(T*, size_t n, size_t bytes) {
+        T* found = at<T>(offset);
+        offset += round_up(n * bytes, kLine);
+        return found;
+    };
+    SavedUnits units;
+    units.sample_start = cut(static_cast<uint32_t*>(nullptr), batch + 1, 4);
+    units.values = cut(static_cast<float*>(nullptr), active, 4);
+    units.indices = cut(static_cast<uint32_t*>(nullptr), active, 4);
+    units.column_start = cut(static_cast<uint32_t*>(nullptr), width + 1, 4);
+    units.entries = cut(static_cast<uint32_t*>(nullptr), active, 4);
+    units.samples = cut(static_cast<char*>(nullptr), active, index_bytes(batch));
+    units.end = at<char>(offset);
+    return units;
 }
 
 void SavedStream::write_head() const {
@@ -29,9 +42,8 @@ void SavedStream::write_head() const {
     uint64_t* head = at<uint64_t>(0);
     head[0] = kMagic, head[1] = batch, head[2] = blocks, head[3] = width;
     // The gaps between the arrays are cleared: two runs of one forward give the same bytes.
-    const size_t ends[][2] = {{stream_at() + blocks * batch * width * 4, mean_at()},
-                              {mean_at() + blocks * batch * 4, inverse_at()},
-                              {inverse_at() + blocks * batch * 4, biases_at()},
+    const size_t ends[][2] = {{stream_at() + blocks * batch * width * 4, moments_at()},
+                              {moments_at() + blocks * batch * sizeof(Moments), biases_at()},
                               {biases_at() + blocks * width * 4, table_at()},
                               {table_at() + blocks * 16, lists_at()}};
     for (const auto& [from, to] : ends) std::memset(base + from, 0, to - from);
@@ -43,7 +55,7 @@ void SavedStream::check(size_t bytes) const {
     for (size_t l = 0; good && l < blocks; ++l) {
         const uint64_t offset = row(l)[0], active = row(l)[1];
         good = active <= width * batch && offset <= bytes && offset % kLine == 0 &&
-               saved_layer_bytes(width, active, index_bytes(batch)) <= bytes - offset;
+               units_bytes(active) <= bytes - offset;
     }
     if (!good)
         throw std::invalid_argument(

@@ -133,4 +133,5 @@ inline __m256d half(const D& a, int which) { return _mm256_loadu_pd(a.v + 4 * wh
 #define _mm512_maskz_compress_ps hush::emulate::compress
 #define _mm512_maskz_compress_epi32 hush::emulate::compress
 #define _mm512_castps512_ps256 hush::emulate::lower
+#define _mm512_castsi512_si256 hush::emulate::cast<__m256i>
 #define _mm512_extractf64x4_pd hush::emulate::half

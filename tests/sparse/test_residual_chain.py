@@ -172,3 +172,28 @@ def test_wrong_arguments_are_sentences():
         residual_chain(torch.randn(2, 6), [ResidualBlock(block.weight, None, block.phi, gain=torch.ones(6))])
     with pytest.raises(ValueError, match="but the input is"):
         residual_chain(torch.randn(2, 6), [ResidualBlock(block.weight.double(), None, block.phi)])
+
+
+@pytest.mark.parametrize(("norm", "affine"), FORMS)
+def test_threads_share_the_work_and_change_no_bit(norm, affine):
+    # Blocks belong to threads and groups of samples pass by: more blocks than threads, groups of unequal sizes, and
+    # fewer samples than groups.
+    chain = blocks(40, 13, norm, affine, Activation.crelu(0.4, 1.0), 5, learned=True)
+    for batch in (1, 2, 9):
+        x = torch.randn(batch, 40, generator=torch.Generator().manual_seed(batch))
+        found = []
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            found.append(results(residual_chain, x, chain, x, torch.float32))
+        for other in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_a_batch_is_its_samples_one_by_one():
+    torch.set_num_threads(2)
+    chain = blocks(37, 5, Norm.LAYER, True, Activation.crelu(0.4, 1.0), 5)
+    x = torch.randn(6, 37)
+    with torch.no_grad():
+        whole = residual_chain(x, chain)
+        assert torch.equal(whole, torch.cat([residual_chain(row, chain) for row in x.split(1)]))
+    assert torch.equal(whole, residual_chain(x.requires_grad_(), chain).detach())

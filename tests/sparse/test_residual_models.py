@@ -162,14 +162,18 @@ def test_hooks_inside_are_called():
     assert seen == [1]
 
 
-@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw"])
 def test_fused_steps(kind):
+    torch.set_num_threads(2)
+
     def optimizer(m):
+        if kind == "sgd":
+            return torch.optim.SGD(m.parameters(), lr=1e-2)
         if kind == "adamw":
             return torch.optim.AdamW(m.parameters(), lr=1e-3, weight_decay=0.1)
         return torch.optim.SGD(m.parameters(), lr=1e-2, momentum=0.9)
 
-    plain = hn.residual_mlp(12, 5, lambda: hn.CReLU(0.4, 1.0), blocks=3, width=24, norm="layer", branch_scale="learned")
+    plain = hn.residual_mlp(12, 5, lambda: hn.CReLU(0.4, 1.0), blocks=9, width=24, norm="layer", branch_scale="learned")
     fast = copy.deepcopy(plain)
     slow_optimizer, fast_optimizer = optimizer(plain), optimizer(fast)
     accelerate(fast, optimizer=fast_optimizer)

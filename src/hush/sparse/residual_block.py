@@ -12,7 +12,7 @@ from torch import Tensor
 from .activation import Activation
 from .step_plan import Part
 
-__all__ = ["Norm", "ResidualBlock", "dense_residual", "parameters_of", "with_parameters"]
+__all__ = ["Norm", "ResidualBlock", "before_biases", "dense_residual", "parameters_of", "with_parameters"]
 
 
 class Norm(IntEnum):
@@ -82,6 +82,11 @@ def parameters_of(blocks: Sequence[ResidualBlock]) -> tuple[list[Tensor], list[t
     found = [(layer, part, tensor) for layer, block in enumerate(blocks) for part, tensor in block.tensors()]
     found.sort(key=lambda entry: entry[1] == "bias")  # stable: nothing else changes its place
     return [tensor for _, _, tensor in found], [(layer, part) for layer, part, _ in found]
+
+
+def before_biases(places: Sequence[tuple[int, Part]]) -> int:
+    """How many parameters stand in front of the biases."""
+    return sum(part != "bias" for _, part in places)
 
 
 def with_parameters(

@@ -11,7 +11,7 @@ from .backend import runs_residual_chains
 from .conditions import backend_of, is_plain
 from .gradients import run_training
 from .layout import storage_address
-from .residual_block import Norm, ResidualBlock, dense_residual, parameters_of
+from .residual_block import Norm, ResidualBlock, before_biases, dense_residual, parameters_of
 from .residual_gradients import ResidualCall
 
 __all__ = ["residual_chain"]
@@ -38,7 +38,15 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
     if training:
         memories = tuple(storage_address(p) for p in parameters)
         phis = tuple(block.phi for block in blocks)
-        call = ResidualCall(program, phis, (), memories=memories, blocks=tuple(blocks), parts=tuple(places))
+        call = ResidualCall(
+            program,
+            phis,
+            (),
+            memories=memories,
+            blocks=tuple(blocks),
+            parts=tuple(places),
+            before_biases=before_biases(places),
+        )
         out = run_training(rows, call, parameters)
     else:
         out, _ = program.infer(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -18,20 +19,24 @@ __all__ = ["ResidualCall"]
 
 @dataclass(frozen=True)
 class ResidualCall(Call):
-    """`blocks` stand for their form; the tensors are those of `parameters`, whose layers and parts `parts` names."""
+    """`blocks` stand for their form; the tensors are those of `parameters`, whose layers and parts `parts` names.
+
+    `before_biases`: how many of the parameters are no biases, which stand behind all others.
+    """
 
     blocks: tuple[ResidualBlock, ...] = ()
     parts: tuple[tuple[int, Part], ...] = ()
+    before_biases: int = 0
 
     @property
     def kept(self) -> int:
-        return sum(part != "bias" for _, part in self.parts)
+        return self.before_biases
 
     def place(self, parameter: int) -> tuple[int, Part]:
         return self.parts[parameter]
 
     def places(self) -> tuple[int, ...]:
-        return tuple(place_of(layer, part, len(PARTS)) for layer, part in self.parts)
+        return _places(self.parts)
 
     def new_plan(self) -> StepPlan:
         return StepPlan(len(self.blocks), len(PARTS))
@@ -49,3 +54,8 @@ class ResidualCall(Call):
         if edge is not None:
             h = Attached.apply(edge, h, torch.ones_like(h))  # type: ignore[no-untyped-call]
         return dense_residual(h, with_parameters(self.blocks, self.parts, parameters))
+
+
+@lru_cache(maxsize=64)
+def _places(parts: tuple[tuple[int, Part], ...]) -> tuple[int, ...]:
+    return tuple(place_of(layer, part, len(PARTS)) for layer, part in parts)

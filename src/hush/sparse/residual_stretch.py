@@ -15,7 +15,7 @@ from .block_reader import Reading
 from .conditions import has_memory, is_plain
 from .gradients import Call
 from .layout import on_large_pages, storage_address
-from .residual_block import Norm, ResidualBlock, parameters_of, with_parameters
+from .residual_block import Norm, ResidualBlock, before_biases, parameters_of, with_parameters
 from .residual_gradients import ResidualCall
 from .settings import Settings
 from .stretch import Prepared, Stretch
@@ -60,6 +60,7 @@ class ResidualStretch(Stretch):
             memories=prepared.memories,
             blocks=prepared.blocks,
             parts=prepared.places,
+            before_biases=prepared.before_biases,
         )
 
     def _first_activations(self, h: Tensor, prepared: Prepared) -> Tensor:
@@ -78,7 +79,7 @@ class _PreparedBlocks(Prepared):
         self.blocks = tuple(block for block in found if block is not None)
         whole = len(self.blocks) == len(found)
         self.parameters, places = parameters_of(self.blocks if whole else ())
-        self.places = tuple(places)
+        self.places, self.before_biases = tuple(places), before_biases(places)
         plain = whole and all(is_plain(p) and has_memory(p) for p in self.parameters)
         self.witness = _watch(readings, self.parameters if plain else [], settings.frozen)
         self.infers = plain and backend.takes_blocks(self.blocks, training=False)
