@@ -32,7 +32,8 @@ public:
         left_[stretch].groups.fetch_add(1, std::memory_order_release);
         left_[stretch].groups.notify_all();
     }
-    // Until that group has left that stretch: a short spin, then sleep, for the reason that Barrier gives.
+    // Until that group has left that stretch: a spin, then sleep, for the reason that Barrier gives. A longer spin than there,
+    // since a group takes hundreds of microseconds, and a thread that sleeps wakes up late for all that follow.
     void await(size_t stretch, size_t group) {
         const std::atomic<unsigned>& groups = left_[stretch].groups;
         unsigned now = groups.load(std::memory_order_acquire);
@@ -48,7 +49,7 @@ private:
     // Groups are large, since each of them fetches a stretch's weights anew. Long stretches let the other threads wait for
     // the first group, short ones hand it over often.
     static constexpr size_t kGroups = 2, kStretch = 6;  // at least, at most
-    static constexpr int kSpins = 3000;
+    static constexpr int kSpins = 30000;
     struct alignas(64) Count {
         std::atomic<unsigned> groups{0};
     };
