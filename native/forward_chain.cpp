@@ -28,7 +28,7 @@ ForwardResult forward_chain(const Layer* layers, size_t n, const float* h, size_
         bytes = std::max(bytes, weights * (layers[l].bf16 ? 2 : 4));
         relative = relative || layers[l].activation.relative;
     }
-    if (relative) {  // a thread must have all of a sample to know its root mean square
+    if (relative && batch) {  // a thread must have all of a sample to know its root mean square
         call.threads = static_cast<int>(std::clamp<size_t>(batch, 1, static_cast<size_t>(call.threads)));
         return forward_by_samples(call);
     }

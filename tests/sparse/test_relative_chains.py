@@ -43,6 +43,13 @@ def test_the_size_of_a_sample_does_not_matter(relative):
     assert_near(act_linear(64.0 * h, w, None, relative), 64.0 * act_linear(h, w, None, relative))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_without_samples(relative, threads):
+    torch.set_num_threads(threads)
+    weights, biases = layers([40, 40, 40, 7])
+    check(torch.randn(0, 40), weights, biases, [relative] * 3)
+
+
 def test_ordinary_layers_beside_relative_ones(relative):
     weights, biases = layers([40, 40, 40, 40, 40])
     plain = hush.sparse.Activation.crelu(0.5, 0.8)
