@@ -208,7 +208,8 @@ def test_other_instruction_sets(other):
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "HUSH_ISA": other, "PYTHONPATH": os.getcwd()},
+        # One thread: beside other tests two of torch's wait for each other for minutes.
+        env={**os.environ, "HUSH_ISA": other, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
