@@ -128,13 +128,17 @@ def test_what_is_not_given_fits_data_and_depth_and_what_is_given_stays() -> None
     assert TrainConfig(depth=30, lr=0.5, warmup=0).warmup == 0
 
 
-def test_deep_chains_are_centred_and_start_linear_where_that_was_measured() -> None:
+def test_deep_chains_are_centred_and_start_evenly_where_that_was_measured() -> None:
     deep = TrainConfig(data="mnist", depth=100)
-    assert (deep.center, deep.start, deep.optimizer, deep.lr) == (True, "linear", "adamw", 1e-4)
+    assert (deep.center, deep.start, deep.head_rate, deep.optimizer, deep.lr) == (True, "even", 10.0, "adamw", 1e-4)
+    # The head is fast because the start is even, and not where that was not asked for.
+    assert TrainConfig(data="mnist", depth=100, start="linear").head_rate == 1.0
+    assert TrainConfig(data="mnist", depth=100, center=False, start="even").head_rate == 1.0
+    assert TrainConfig(data="mnist", depth=100, head_rate=2.0).head_rate == 2.0
     as_drawn = TrainConfig(data="mnist", depth=100, center=False)
     assert (as_drawn.center, as_drawn.start, as_drawn.lr) == (False, "drawn", 5e-5)
     shallower = TrainConfig(data="mnist", depth=30)
-    assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "linear", "adamw", 3e-4)
+    assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "even", "adamw", 3e-4)
     for other in (
         {"depth": 29},
         {"optimizer": "sgd"},
@@ -144,7 +148,7 @@ def test_deep_chains_are_centred_and_start_linear_where_that_was_measured() -> N
         {"arch": "residual_mlp"},
     ):
         config = TrainConfig(**{"data": "mnist", "depth": 100, "width": 16, **other})
-        assert (config.center, config.start) == (False, "drawn")
+        assert (config.center, config.start, config.head_rate) == (False, "drawn", 1.0)
     assert TrainConfig(data="digits", depth=10, center=True, start="linear").lr == TrainConfig(depth=10).lr
     assert TrainConfig(arch="cnn", start="linear").start == "linear"
     with pytest.raises(ValueError, match="for the chain of an mlp or a cnn; residual_mlp starts as it is drawn"):

@@ -100,10 +100,11 @@ def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
         )
     steps = config.steps_of_an_epoch()
     start = "" if config.start == "drawn" else f", {config.start} start"
+    head = "" if config.head_rate == 1.0 else f", the head at {config.head_rate:g} times the rate"
     say(
         f"{config.optimizer}, learning rate {config.lr:g} ({config.schedule}, warm-up over {config.warmup} steps), "
         f"batch {config.batch}, {config.epochs} epochs of {steps} steps"
-        f"{', centred gradients' if config.center else ''}{start}."
+        f"{', centred gradients' if config.center else ''}{start}{head}."
     )
     if config.depth >= _DEEP and not config.architecture.residual:
         say(f"{config.depth} layers take long: {config.epochs * steps:,} steps. The first of them will tell how long.")

@@ -81,8 +81,8 @@ _STARTS = {
     "numbers of active units even over the layers.",
 }
 
-# Neither is of the paper; a run says so even where it is the usual thing at its depth.
-_AS_DRAWN = {"center": False, "start": "drawn"}
+# None of these is of the paper; a run says so even where it is the usual thing at its depth.
+_AS_DRAWN = {"center": False, "start": "drawn", "head_rate": 1.0}
 _PAPER = {"optimizer": "sgd", "schedule": "constant", "warmup": 0, "batch": 16, "epochs": 200, **_AS_DRAWN}
 _PAPER_DNN = {"data": "mnist", "arch": "mlp", "lr": 1e-4, **_PAPER}
 _PAPER_CNN = {"data": "cifar10", "arch": "cnn", "lr": 1e-3, **_PAPER}
@@ -103,7 +103,8 @@ _DEEP_CHAIN = {
     "width": 300,
     "per_image": True,
     "center": True,
-    "start": "linear",
+    "start": "even",
+    "head_rate": 10.0,
     "optimizer": "adamw",
     "schedule": "cosine",
     "batch": 128,

@@ -49,7 +49,9 @@ _OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "patch": 1, "per_imag
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
 # the spelling of a field that has been renamed: the names of recorded runs must not change.
 _HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
-_HASH_BASE |= {"center": False, "start": "drawn"}
+# What an earlier version had no choice of.
+_ONLY_WAY = {"center": False, "start": "drawn", "head_rate": 1.0}
+_HASH_BASE |= _ONLY_WAY
 _HASH_BASE |= {"data": "digits", "depth": 30, "width": 300, "engine": "sparse"}
 _HASH_SPELLING = {"optimizer": "optimiser"}
 _RENAMED = {"optimiser": "optimizer"}
@@ -130,14 +132,16 @@ class TrainConfig:
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
-        "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, which is usual for "
-        "deep chains, or even: so, with as many active units in every layer.",
+        "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, or even: so, with as "
+        "many active units in every layer, which is usual for deep chains.",
         None,
     )
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
     lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
-    head_rate: float = _note("The learning rate of the head, as a multiple of lr.", 1.0)
+    head_rate: float = _note(
+        "The learning rate of the head, as a multiple of lr: 10 for deep chains with an even start, else 1.", None
+    )
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
     layer_clip: float | None = _note("Clip the norm of each layer's gradient at this value.", None)
@@ -201,7 +205,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at most {most:,}, got {getattr(self, name):,}.")
         for name, above, below in _RANGES:
             value = getattr(self, name)
-            if value is None and name in ("lr", "layer_clip", "enough"):
+            if value is None and name in ("lr", "head_rate", "layer_clip", "enough"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < below:
                 raise ValueError(f"{name} must {_within(above, below)}, got {value!r}.")
@@ -365,7 +369,7 @@ class TrainConfig:
             raise ValueError(f"this is not a training config: it is {type(values).__name__}, not an object of fields.")
         # What is not said was not there to be chosen when it was written.
         known: dict[str, Any] = {str(_RENAMED.get(name, name)): value for name, value in values.items()}
-        values = {"center": False, "start": "drawn", **known}
+        values = _ONLY_WAY | known
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise ValueError(f"a training config has no field {unknown[0]!r}.")

@@ -21,6 +21,9 @@ _SGD_UP_TO = 30
 # From this depth on, where a rate for them is known, centred gradients and a linear start are further after two epochs
 # than SGD is after six. Shallower chains have not been tried.
 _CENTERED_FROM = 30
+# The head's rate as a multiple of the layers', with an even start: then no layer is so narrow that the head has little
+# to read, and it may learn from it at once.
+_HEAD_RATE = 10.0
 # The share of all steps over which the rate rises from 0.
 _WARMUP_SHARE = 0.1
 
@@ -74,6 +77,7 @@ class Recipe:
     epochs: int
     center: bool
     start: str
+    head_rate: float
 
 
 @dataclass(frozen=True)
@@ -131,14 +135,15 @@ def recipe_for(
     Arguments:
         steps_of_an_epoch: from a batch size to the number of batches.
     """
-    center, start = given.get("center"), given.get("start")
+    center, start, head_rate = given.get("center"), given.get("start"), 1.0
     if ARCHITECTURES[arch].residual:
         optimizer, rate, usual_batch, usual_epochs = _for_stream(data, given.get("optimizer"), momentum)
     else:
         deep = arch == "mlp" and depth >= _CENTERED_FROM and _RATES[data].centered is not None
         chosen = given.get("optimizer") or ("sgd" if momentum else None)
         center = (deep and chosen != "sgd") if center is None else center
-        start = ("linear" if deep and center else "drawn") if start is None else start
+        start = ("even" if deep and center else "drawn") if start is None else start
+        head_rate = _HEAD_RATE if deep and center and start == "even" else 1.0
         optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, center)
     batch = given.get("batch") or usual_batch
     epochs = given.get("epochs") or usual_epochs
@@ -153,6 +158,7 @@ def recipe_for(
         epochs=epochs,
         center=bool(center),
         start=start or "drawn",
+        head_rate=given.get("head_rate", head_rate),
     )
 
 
