@@ -39,7 +39,7 @@ def test_quick_is_the_recipe_of_hush_train_for_deep_chains_in_fewer_epochs() -> 
     assert "made nearly linear on the data" in said
     assert "head's learning rate is 10 times" in said
     shallow = TrainConfig(**preset("quick", "shallow").fields)
-    asked = {"center": True, "start": "even", "optimizer": "adamw", "per_image": True, "batch": mine.batch}
+    asked = {"center": True, "start": "linear", "optimizer": "adamw", "per_image": True, "batch": mine.batch}
     assert shallow == TrainConfig(data="mnist", depth=30, epochs=shallow.epochs, **asked)
 
 

@@ -138,7 +138,9 @@ def test_deep_chains_are_centred_and_start_evenly_where_that_was_measured() -> N
     as_drawn = TrainConfig(data="mnist", depth=100, center=False)
     assert (as_drawn.center, as_drawn.start, as_drawn.lr) == (False, "drawn", 5e-5)
     shallower = TrainConfig(data="mnist", depth=30)
-    assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "even", "adamw", 3e-4)
+    assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "linear", "adamw", 3e-4)
+    assert shallower.head_rate == 1.0
+    assert TrainConfig(data="mnist", depth=50).start == "even"
     for other in (
         {"depth": 29},
         {"optimizer": "sgd"},

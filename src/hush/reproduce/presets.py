@@ -103,15 +103,21 @@ _DEEP_CHAIN = {
     "width": 300,
     "per_image": True,
     "center": True,
-    "start": "even",
-    "head_rate": 10.0,
     "optimizer": "adamw",
     "schedule": "cosine",
     "batch": 128,
 }
 # Two CPU cores, an hour or two.
 QUICK: dict[str, dict[str, Any]] = {
-    "deep": {**_DEEP_CHAIN, "depth": 100, "lr": 1e-4, "warmup": 169, "epochs": 4},
+    "deep": {
+        **_DEEP_CHAIN,
+        "depth": 100,
+        "start": "even",
+        "lr": 1e-4,
+        "head_rate": 10.0,
+        "warmup": 169,
+        "epochs": 4,
+    },
     "cnn": {
         "data": "cifar10",
         "arch": "cnn",
@@ -129,7 +135,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "batch": 32,
         "epochs": 1,
     },
-    "shallow": {**_DEEP_CHAIN, "depth": 30, "lr": 3e-4, "warmup": 169, "epochs": 4},
+    "shallow": {**_DEEP_CHAIN, "depth": 30, "start": "linear", "lr": 3e-4, "warmup": 169, "epochs": 4},
     "second": {
         "data": "mnist",
         "depth": 30,

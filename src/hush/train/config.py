@@ -132,8 +132,8 @@ class TrainConfig:
     weights: str = _note("gaussian, orthogonal or delta_orthogonal.", "gaussian")
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
-        "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, or even: so, with as "
-        "many active units in every layer, which is usual for deep chains.",
+        "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, which is usual for "
+        "chains from 30 layers on, or even: so, with as many active units in every layer, usual from 50 on.",
         None,
     )
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)

@@ -21,8 +21,10 @@ _SGD_UP_TO = 30
 # From this depth on, where a rate for them is known, centred gradients and a linear start are further after two epochs
 # than SGD is after six. Shallower chains have not been tried.
 _CENTERED_FROM = 30
-# The head's rate as a multiple of the layers', with an even start: then no layer is so narrow that the head has little
-# to read, and it may learn from it at once.
+# From this depth on the start is also even, and the head learns at so many times the rate of the layers. After four
+# epochs chains of 100 layers gain up to 0.15 by it, those of 50 about 0.006. At 30 it gains nothing, and a CST with
+# V′ = 0.9 that trains without it comes apart.
+_EVEN_FROM = 50
 _HEAD_RATE = 10.0
 # The share of all steps over which the rate rises from 0.
 _WARMUP_SHARE = 0.1
@@ -142,8 +144,9 @@ def recipe_for(
         deep = arch == "mlp" and depth >= _CENTERED_FROM and _RATES[data].centered is not None
         chosen = given.get("optimizer") or ("sgd" if momentum else None)
         center = (deep and chosen != "sgd") if center is None else center
-        start = ("even" if deep and center else "drawn") if start is None else start
-        head_rate = _HEAD_RATE if deep and center and start == "even" else 1.0
+        changed = "even" if depth >= _EVEN_FROM else "linear"
+        start = (changed if deep and center else "drawn") if start is None else start
+        head_rate = _HEAD_RATE if deep and center and start == changed == "even" else 1.0
         optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, center)
     batch = given.get("batch") or usual_batch
     epochs = given.get("epochs") or usual_epochs
