@@ -3,13 +3,15 @@
     python -m benchmarks.centring --out docs/results/centring                  every row, seed 0; an hour on two cores
     python -m benchmarks.centring --out docs/results/centring --seeds 3        goes on where it stopped
 
-A chain of `--depth` layers of 300 units, AdamW at one rate for all four ways, batch 128, a warm-up over a tenth of the
-steps and half a cosine, images standardised one by one, the sparse engine with its fused update. The four ways:
+A chain of `--depth` layers of 300 units, AdamW at one rate for all ways, batch 128, a warm-up over a tenth of the
+steps and half a cosine, images standardised one by one, the sparse engine with its fused update. The ways:
 
     plain      as hush.init_ draws it, torch's gradients
     centred    ∂W − ∂b ⊗ ā                               hush.center_gradients(model, keep_mean=False)
     kept       and b ← b − ΔW ā behind each step         hush.center_gradients(model)
-    linear     and a linear start                        hush.nn.linear_start_(model, design, images)
+    linear     kept, and a linear start                  hush.nn.linear_start_(model, design, images)
+    even       kept, and an even start                   hush.nn.linear_start_(model, design, images, even=True)
+    uncentred  an even start, torch's gradients
 
 Accuracy is measured on 2,000 images held out, every `--look` steps; the last one is that of the test set.
 """
@@ -29,7 +31,8 @@ import hush
 from benchmarks._origin import day_and_machine
 from hush.data import Split, Splits, load
 
-_WAYS = ("plain", "centred", "kept", "linear")
+_WAYS = ("plain", "centred", "kept", "linear", "even", "uncentred")
+_EVEN = ("even", "uncentred")
 _ROWS = (("crelu", 0.85, 0.7), ("cst", 0.85, 0.7), ("crelu", 0.85, 0.5), ("relative_relu", 0.85, None))
 # Of the CSV; those with a heading are in the Markdown table too.
 _COLUMNS = {
@@ -102,10 +105,10 @@ def _train(run: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     data = load("mnist", variance=design.input_variance, per_image=True, flat=True, seed=seed)
     model = hush.nn.mlp(data.train.images.shape[1], data.classes, design)
     hush.init_(model, design, generator=torch.Generator().manual_seed(seed))
-    if way == "linear":
-        generator = torch.Generator().manual_seed(seed)
-        hush.nn.linear_start_(model, design, data.train.images[:2000], share=asked.share, generator=generator)
-    if way != "plain":
+    if way in ("linear", *_EVEN):
+        generator, images = torch.Generator().manual_seed(seed), data.train.images[:2000]
+        hush.nn.linear_start_(model, design, images, share=asked.share, even=way in _EVEN, generator=generator)
+    if way not in ("plain", "uncentred"):
         hush.center_gradients(model, keep_mean=way != "centred")
     optimizer = torch.optim.AdamW(model.parameters(), lr=run["lr"], weight_decay=0.0)
     hush.sparse.accelerate(model, optimizer=optimizer, adaptive=False)
