@@ -5,8 +5,8 @@
     python -m benchmarks.beyond --show --out docs/results/beyond  # .md and .csv of what is there
 
 Every network is a chain of 300 units trained on MNIST by the recipe of the preset `quick`, whatever its depth and
-zeros: AdamW at 0.01 / depth, centred gradients, a start that is linear, and even at 100 layers, where the head learns at
-ten times the rate. hush chooses the clip.
+zeros: AdamW at 0.01 / depth, centred gradients, a start that is linear, and even at 100 layers, where the head learns
+at ten times the rate. hush chooses the clip.
 
 A chain at q* = 4 is that at q* = 1 with every activation, bias and logit doubled. To AdamW two things differ: logits
 are twice as large, so that a step changes them twice as much, and a step changes a bias by half as much of its size.

@@ -1,4 +1,4 @@
-"""Deep sparse chains on MNIST with and without centred gradients and a linear start: epochs to 0.5 and to 0.9.
+"""Deep sparse chains on MNIST with and without centred gradients and a linear or even start: epochs to 0.5 and to 0.9.
 
     python -m benchmarks.centring --out docs/results/centring                  every row, seed 0; an hour on two cores
     python -m benchmarks.centring --out docs/results/centring --seeds 3        goes on where it stopped
@@ -184,10 +184,10 @@ def _write(asked: argparse.Namespace, rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
     headings = {key: heading for key, heading in _COLUMNS.items() if heading}
     table = ["| " + " | ".join(headings.values()) + " |", "| --- " * len(headings) + "|"]
-    for row in sorted(rows, key=lambda r: (r["depth"] != "100", r["activation"], r["v_prime"], r["seed"])):
+    for row in sorted(rows, key=lambda r: (*(r[key] for key in ("depth", "activation", "v_prime", "way", "seed")),)):
         table.append("| " + " | ".join(row[key] or "–" for key in headings) + " |")
     pieces = [
-        "# Centred gradients and a linear start",
+        "# Centred gradients and starts",
         f"`python -m benchmarks.centring --out {asked.out}`",
         (__doc__ or "").split("\n\n", 2)[2].rstrip(),
         "Epochs are those after which an accuracy was first seen; – means never. Seconds are those of a machine that "
