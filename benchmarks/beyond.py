@@ -4,9 +4,9 @@
     python -m benchmarks.beyond --depth 30 --seeds 3
     python -m benchmarks.beyond --show --out docs/results/beyond  # .md and .csv of what is there
 
-Every network is a chain of 300 units trained on MNIST by the recipe of the preset `quick`, whatever its depth and
-zeros: AdamW at 0.01 / depth, centred gradients, a start that is linear, and even at 100 layers, where the head learns
-at ten times the rate. hush chooses the clip.
+Every network is a chain of 300 units trained on MNIST as `hush train` does it, in four epochs and with images that are
+standardised one by one: AdamW at 0.01 / depth, centred gradients, and a start that is even, with a head at ten times
+the rate, but at 30 layers with 90 % zeros, where it is linear. hush chooses the clip.
 
 A chain at q* = 4 is that at q* = 1 with every activation, bias and logit doubled. To AdamW two things differ: logits
 are twice as large, so that a step changes them twice as much, and a step changes a bias by half as much of its size.
@@ -59,7 +59,9 @@ def configs(depths: list[int], seeds: int) -> Iterator[TrainConfig]:
     """The first seed of everything first."""
     for seed in range(seeds):
         for depth in depths:
-            fields = dict(preset("quick", DEPTHS[depth]).fields)
+            # The start is left to the recipe, which looks at the zeros too.
+            quick = preset("quick", DEPTHS[depth]).fields
+            fields = {name: value for name, value in quick.items() if name not in ("start", "head_rate")}
             for sparsity in SPARSITIES:
                 for name, q_star, rate in FORMS:
                     how = {**fields, "lr": rate * fields["lr"]}

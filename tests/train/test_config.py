@@ -141,6 +141,10 @@ def test_deep_chains_are_centred_and_start_evenly_where_that_was_measured() -> N
     assert (shallower.center, shallower.start, shallower.optimizer, shallower.lr) == (True, "linear", "adamw", 3e-4)
     assert shallower.head_rate == 1.0
     assert TrainConfig(data="mnist", depth=50).start == "even"
+    # 30 active units of 300 are enough at 30 layers, 15 are not.
+    assert TrainConfig(data="mnist", depth=30, sparsity=0.9).start == "linear"
+    few = TrainConfig(data="mnist", depth=30, sparsity=0.95)
+    assert (few.start, few.head_rate) == ("even", 10.0)
     for other in (
         {"depth": 29},
         {"optimizer": "sgd"},

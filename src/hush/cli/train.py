@@ -95,8 +95,8 @@ def say_before(config: TrainConfig, say: Callable[[str], None]) -> None:
     say(f"Before training: {design.verdict}")
     if config.start != "drawn" and not design.trains:
         say(
-            f"That is said of the network as it is drawn. The {config.start} start changes it, and has trained networks "
-            f"of which this was said; a clip that hush chooses (no --v-prime, no --clip) is the safer way."
+            f"That is said of the network as it is drawn. The {config.start} start changes it, and has trained "
+            f"networks of which this was said; a clip that hush chooses (no --v-prime, no --clip) is the safer way."
         )
     steps = config.steps_of_an_epoch()
     start = "" if config.start == "drawn" else f", {config.start} start"

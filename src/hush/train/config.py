@@ -133,7 +133,8 @@ class TrainConfig:
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
         "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, which is usual for "
-        "chains from 30 layers on, or even: so, with as many active units in every layer, usual from 50 on.",
+        "chains from 30 layers on, or even: so, with as many active units in every layer, usual from 50 on, and where "
+        "a layer has fewer than 30 active units.",
         None,
     )
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
@@ -274,7 +275,10 @@ class TrainConfig:
     def _fill_in(self) -> None:
         """Take from the recipe what was not given."""
         given = {name: getattr(self, name) for name in _FITTED if getattr(self, name) is not None}
-        recipe = recipe_for(self.arch, self.data, self.depth, given, self.steps_of_an_epoch, momentum=self.momentum)
+        share = 1.0 - self.sparsity if isinstance(self.sparsity, int | float) else math.inf
+        # Rounded, since 300 · (1 − 0.9) is just below 30.
+        how = {"momentum": self.momentum, "active": round(self.width * share, 6)}
+        recipe = recipe_for(self.arch, self.data, self.depth, given, self.steps_of_an_epoch, **how)
         for name in _FITTED:
             object.__setattr__(self, name, getattr(recipe, name))
 

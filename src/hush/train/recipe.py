@@ -21,10 +21,12 @@ _SGD_UP_TO = 30
 # From this depth on, where a rate for them is known, centred gradients and a linear start are further after two epochs
 # than SGD is after six. Shallower chains have not been tried.
 _CENTERED_FROM = 30
-# From this depth on the start is also even, and the head learns at so many times the rate of the layers. After four
-# epochs chains of 100 layers gain up to 0.15 by it, those of 50 about 0.006. At 30 it gains nothing, and a CST with
+# From this depth on, or with fewer active units a layer than this, the start is also even, and the head learns at so
+# many times the rate of the layers. After four epochs chains of 100 layers gain up to 0.15 by it, those of 50 about
+# 0.006, and 30 layers with 15 active units up to 0.15. With 30 and more of them 30 layers gain nothing, and a CST with
 # V′ = 0.9 that trains without it comes apart.
 _EVEN_FROM = 50
+_FEW_ACTIVE = 30
 _HEAD_RATE = 10.0
 # The share of all steps over which the rate rises from 0.
 _WARMUP_SHARE = 0.1
@@ -131,11 +133,13 @@ def recipe_for(
     steps_of_an_epoch: Callable[[int], int],
     *,
     momentum: float = 0.0,
+    active: float = math.inf,
 ) -> Recipe:
     """The recipe of a network; what is `given` stays, and decides the rest where that depends on it.
 
     Arguments:
         steps_of_an_epoch: from a batch size to the number of batches.
+        active: units of a layer that are not zero, on average.
     """
     center, start, head_rate = given.get("center"), given.get("start"), 1.0
     if ARCHITECTURES[arch].residual:
@@ -144,7 +148,7 @@ def recipe_for(
         deep = arch == "mlp" and depth >= _CENTERED_FROM and _RATES[data].centered is not None
         chosen = given.get("optimizer") or ("sgd" if momentum else None)
         center = (deep and chosen != "sgd") if center is None else center
-        changed = "even" if depth >= _EVEN_FROM else "linear"
+        changed = "even" if depth >= _EVEN_FROM or active < _FEW_ACTIVE else "linear"
         start = (changed if deep and center else "drawn") if start is None else start
         head_rate = _HEAD_RATE if deep and center and start == changed == "even" else 1.0
         optimizer, rate, usual_batch, usual_epochs = _for_chain(data, depth, chosen, center)
