@@ -147,11 +147,7 @@ void backward_chain(const Layer* layers, const LayerGradient* gradients, size_t 
                     int threads) {
     Backward back{layers, gradients,     n,      saved, grad_out, grad_out_stride, batch, grad_h,
                   grad_h_stride, std::max(threads, 1), kernels()};
-    Cutter size(nullptr);
-    back.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    back.place(cutter);
+    Scratch scratch(back);
     run_team(back.parts, [&back](int id, int team) { back.run(id, team); });
 }
 

@@ -49,4 +49,23 @@ private:
     size_t used_ = 0;
 };
 
+// The memory of all arrays that work.place(cutter) cuts, which is called twice: to count, and to place.
+class Scratch {
+public:
+    template <class Work>
+    explicit Scratch(Work& work) : block_(bytes(work)) {
+        Cutter cutter(block_.data());
+        work.place(cutter);
+    }
+
+private:
+    template <class Work>
+    static size_t bytes(Work& work) {
+        Cutter size(nullptr);
+        work.place(size);
+        return size.used();
+    }
+    Block block_;
+};
+
 }  // namespace hush

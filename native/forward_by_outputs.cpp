@@ -160,11 +160,7 @@ ForwardResult forward_by_outputs(const ForwardCall& c) {
     Forward f{c.layers, c.n_layers, c.batch, c.h, c.h_stride, c.out, c.out_stride, c.saved, c.threads, kernels(),
               {},       {},         {},      {}};
     f.active.assign(c.n_layers * f.parts, 0);
-    Cutter size(nullptr);
-    f.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    f.place(cutter);
+    Scratch scratch(f);
     write_table(c.saved, c.n_layers, c.batch);
     run_team(f.parts, [&f](int id, int team) { f.run(id, team); });
     ForwardResult result;

@@ -298,11 +298,7 @@ struct BySamples {
 
 ForwardResult forward_by_samples(const ForwardCall& call) {
     BySamples f(call);
-    Cutter size(nullptr);
-    f.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    f.place(cutter);
+    Scratch scratch(f);
     write_table(call.saved, call.n_layers, call.batch);
     clear_scale_gaps(call.saved, call.layers, call.n_layers, call.batch);
     run_team(call.threads, [&f](int id, int n) { f.run(id, n); });

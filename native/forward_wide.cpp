@@ -230,11 +230,7 @@ struct Wide {
 
 ForwardResult forward_wide(const ForwardCall& call) {
     Wide f(call);
-    Cutter size(nullptr);
-    f.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    f.place(cutter);
+    Scratch scratch(f);
     write_table(call.saved, call.n_layers, call.batch);
     run_team(call.threads, [&f](int id, int n) { f.run(id, n); });
     return {call.saved ? f.saved_bytes : 0, f.active};

@@ -214,11 +214,7 @@ void residual_backward(const ResidualBlock* blocks, const BlockGradient* gradien
     const int most = static_cast<int>(std::min<size_t>(n, static_cast<size_t>(std::max(threads, 1))));
     ResidualBackward back{blocks,   gradients,       n,      batch,         width,
                           {saved, batch, n, width},  grad_out, grad_out_stride, grad_h, grad_h_stride, most};
-    Cutter size(nullptr);
-    back.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    back.place(cutter);
+    Scratch scratch(back);
     run_team(back.parts, [&back](int id, int team) { back.run(id, team); });
 }
 

@@ -198,11 +198,7 @@ ForwardResult residual_forward(const ResidualBlock* blocks, size_t n, const floa
     const size_t width = blocks[0].layer.inputs;
     const int most = static_cast<int>(std::min<size_t>(saved ? n : batch, static_cast<size_t>(std::max(threads, 1))));
     ResidualForward f{blocks, n, batch, width, h, h_stride, out, out_stride, {saved, batch, n, width}, std::max(most, 1)};
-    Cutter size(nullptr);
-    f.place(size);
-    Block block(size.used());
-    Cutter cutter(block.data());
-    f.place(cutter);
+    Scratch scratch(f);
     run_team(f.parts, [&f](int id, int members) { f.run(id, members); });
     ForwardResult result;
     result.saved_bytes = saved ? f.saved_bytes : 0;
