@@ -184,7 +184,7 @@ def _write(asked: argparse.Namespace, rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
     headings = {key: heading for key, heading in _COLUMNS.items() if heading}
     table = ["| " + " | ".join(headings.values()) + " |", "| --- " * len(headings) + "|"]
-    for row in sorted(rows, key=lambda r: (*(r[key] for key in ("depth", "activation", "v_prime", "way", "seed")),)):
+    for row in sorted(rows, key=lambda r: [r[key] for key in ("depth", "activation", "v_prime", "way", "seed")]):
         table.append("| " + " | ".join(row[key] or "–" for key in headings) + " |")
     pieces = [
         "# Centred gradients and starts",

@@ -141,7 +141,7 @@ class TrainConfig:
     optimizer: str = _note("sgd or adamw; by default what fits the depth.", None)
     lr: float = _note("The learning rate; by default one that fits data, depth and optimizer.", None)
     head_rate: float = _note(
-        "The learning rate of the head, as a multiple of lr: 10 for deep chains with an even start, else 1.", None
+        "The learning rate of the head, as a multiple of lr: 10 for chains whose usual start is even, else 1.", None
     )
     momentum: float = _note("Momentum of SGD.", 0.0)
     weight_decay: float = _note("Weight decay.", 0.0)
