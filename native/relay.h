@@ -27,6 +27,12 @@ public:
     Range blocks(size_t stretch) const { return {blocks_ * stretch / stretches_, blocks_ * (stretch + 1) / stretches_}; }
     Range samples(size_t group) const { return {batch_ * group / groups_, batch_ * (group + 1) / groups_}; }
 
+    size_t longest() const {
+        size_t most = 0;
+        for (size_t s = 0; s < stretches_; ++s) most = std::max(most, blocks(s).size());
+        return most;
+    }
+
     // Another group has left a stretch; they do so in order.
     void leave(size_t stretch) {
         left_[stretch].groups.fetch_add(1, std::memory_order_release);

@@ -51,24 +51,19 @@ struct ResidualBackward {
     bool wants_sums(size_t l) const {
         return l || grad_h || wants(l, kGain) || wants(l, kShift) || wants(l, kScale);
     }
-    size_t longest() const {
-        size_t most = 0;
-        for (size_t s = 0; s < relay.stretches(); ++s) most = std::max(most, relay.blocks(s).size());
-        return most;
-    }
 
     void place(Cutter& cutter) {
         size_t most = 0;
         for (size_t l = 0; l < n_blocks; ++l) most = std::max<size_t>(most, saved.row(l)[1]);
         for (float*& g : handed) g = cutter.cut<float>(batch * stride);
         for (PartScratch& own : scratch) {
-            own.g.assign(longest() - 1, nullptr);
+            own.g.assign(relay.longest() - 1, nullptr);
             for (float*& g : own.g) g = cutter.cut<float>(batch * stride);
             own.sums = cutter.cut<float>(width + 4);
             own.below = cutter.cut<float>(stride);
-            own.for_shift = cutter.cut<float>(longest() * most);
-            own.for_gain = cutter.cut<float>(longest() * most);
-            own.along = cutter.cut<double>(longest() * batch);
+            own.for_shift = cutter.cut<float>(relay.longest() * most);
+            own.for_gain = cutter.cut<float>(relay.longest() * most);
+            own.along = cutter.cut<double>(relay.longest() * batch);
             own.totals = cutter.cut<float>(stride);
         }
         room = most;

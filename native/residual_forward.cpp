@@ -1,6 +1,6 @@
 // Forward of a residual chain. Without gradients every thread takes its own samples through all blocks, with the weights in
 // L2 and the stream in L1, and the threads never meet. In training blocks belong to threads and the samples pass by (a
-// relay); they meet once at the end, since what the backward reads lies packed.
+// relay); what the backward reads is packed as soon as a stretch has seen its last group, while its lists are at hand.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -34,27 +34,30 @@ struct ResidualForward {
     const size_t slack = static_cast<size_t>(kernels().lanes);
     float* stream = nullptr;  // [sample][width], where nothing is saved, and its moments
     Moments* moments = nullptr;
-    uint32_t* count = nullptr;     // [block][sample]
-    std::vector<Lists> lists{};    // per block, or per part
-    std::vector<uint32_t*> cursor{};  // per part
-    std::vector<uint64_t> active{};   // per part
-    Barrier barrier{};
-    size_t saved_bytes = 0;
+    std::vector<std::vector<Lists>> lists{};      // per part, for each block of a stretch; one without saving
+    std::vector<std::vector<uint32_t*>> count{};  // of samples, in the same order
+    std::vector<uint32_t*> cursor{};              // per part
+    std::vector<uint64_t> active{};               // per part
+    std::vector<size_t> offset{};                 // of each stretch's packed lists, and where the last one ends
 
     void place(Cutter& cutter) {
-        const size_t n = saved.base ? n_blocks : static_cast<size_t>(parts), room = saved.base ? batch * width : width;
+        const size_t n = static_cast<size_t>(parts), room = saved.base ? batch * width : width;
         stream = cutter.cut<float>(saved.base ? 0 : batch * width);
         moments = cutter.cut<Moments>(saved.base ? 0 : batch);
-        count = cutter.cut<uint32_t>(saved.base ? n_blocks * batch : 0);
-        lists.assign(n, {});
-        for (Lists& each : lists) each = {cutter.cut<float>(room + slack), cutter.cut<uint32_t>(room + slack), 0};
-        cursor.assign(static_cast<size_t>(parts), nullptr);
+        lists.assign(n, std::vector<Lists>(saved.base ? relay.longest() : 1));
+        count.assign(n, std::vector<uint32_t*>(saved.base ? relay.longest() : 0));
+        for (std::vector<Lists>& own : lists)
+            for (Lists& each : own) each = {cutter.cut<float>(room + slack), cutter.cut<uint32_t>(room + slack), 0};
+        for (std::vector<uint32_t*>& own : count)
+            for (uint32_t*& each : own) each = cutter.cut<uint32_t>(batch);
+        cursor.assign(n, nullptr);
         for (uint32_t*& each : cursor) each = cutter.cut<uint32_t>(width + 1);
-        active.assign(static_cast<size_t>(parts), 0);
+        active.assign(n, 0);
+        offset.assign(relay.stretches() + 1, saved.base ? saved.lists_at() : 0);
     }
 
-    // Some samples through block l; how many of their units are active.
-    uint64_t run_samples(size_t l, Range samples, Lists& to, const ResidualBlock* next) {
+    // Some samples through block l; how many of their units are active. `counts`, one for each sample, may be null.
+    uint64_t run_samples(size_t l, Range samples, Lists& to, uint32_t* counts, const ResidualBlock* next) {
         const ResidualBlock& block = blocks[l];
         const bool last = l + 1 == n_blocks;
         SampleTask task{};
@@ -88,22 +91,22 @@ struct ResidualForward {
             total += task.count;
             if (!saved.base) continue;
             to.used += task.count;
-            count[l * batch + b] = task.count;
+            counts[b] = task.count;
         }
         return total;
     }
 
     // One block's lists as they are, and a counting sort of them by input; samples stay in order.
-    void keep(size_t l, size_t offset, uint32_t* cursor) {
-        const size_t total = lists[l].used, bytes = index_bytes(batch);
+    void keep(size_t l, size_t offset, const Lists& from, const uint32_t* counts, uint32_t* cursor) {
+        const size_t total = from.used, bytes = index_bytes(batch);
         saved.row(l)[0] = offset, saved.row(l)[1] = total;
         const SavedUnits to = saved.units(l);
-        std::memcpy(to.values, lists[l].values, total * sizeof(float));
-        std::memcpy(to.indices, lists[l].indices, total * sizeof(uint32_t));
+        std::memcpy(to.values, from.values, total * sizeof(float));
+        std::memcpy(to.indices, from.indices, total * sizeof(uint32_t));
         uint32_t next = 0;
         for (size_t b = 0; b < batch; ++b) {
             to.sample_start[b] = next;
-            next += count[l * batch + b];
+            next += counts[b];
         }
         to.sample_start[batch] = next;
         std::memset(cursor, 0, (width + 1) * sizeof(uint32_t));
@@ -144,7 +147,7 @@ struct ResidualForward {
         const size_t n = static_cast<size_t>(parts);
         const Range own = {batch * part / n, batch * (part + 1) / n};
         for (size_t l = 0; l < n_blocks; ++l)
-            active[part] += run_samples(l, own, lists[part], l + 1 < n_blocks ? &blocks[l + 1] : nullptr);
+            active[part] += run_samples(l, own, lists[part][0], nullptr, l + 1 < n_blocks ? &blocks[l + 1] : nullptr);
     }
 
     void run(int id, int n) {
@@ -153,29 +156,33 @@ struct ResidualForward {
             for (size_t p = first; p < static_cast<size_t>(parts); p += step) infer(p);
             return;
         }
-        for (size_t s = first; s < relay.stretches(); s += step)
+        std::vector<Lists>& own_lists = lists[first];
+        for (size_t s = first; s < relay.stretches(); s += step) {
+            const Range own = relay.blocks(s);
+            for (Lists& each : own_lists) each.used = 0;
             for (size_t m = 0; m < relay.groups(); ++m) {
                 if (s) relay.await(s - 1, m);
-                const Range own = relay.blocks(s);
+                const bool more = m + 1 < relay.groups();
                 for (size_t l = own.first; l < own.last; ++l) {
                     // Behind a stretch comes its first block again, with the next group, or the first one of another.
-                    const bool more = m + 1 < relay.groups();
                     const size_t after = l + 1 < own.last ? l + 1 : more ? own.first : step == 1 ? l + 1 : n_blocks;
-                    active[first] += run_samples(l, relay.samples(m), lists[l], after < n_blocks ? &blocks[after] : nullptr);
+                    active[first] += run_samples(l, relay.samples(m), own_lists[l - own.first], count[first][l - own.first],
+                                                 after < n_blocks ? &blocks[after] : nullptr);
+                }
+                if (!more) {  // stretches come to their ends in order
+                    offset[s + 1] = offset[s];
+                    for (size_t i = 0; i < own.size(); ++i) offset[s + 1] += saved.units_bytes(own_lists[i].used);
                 }
                 relay.leave(s);
             }
-        barrier.wait(n);
-        size_t offset = saved.lists_at();
-        for (size_t s = 0; s < relay.stretches(); ++s)
-            for (size_t l = relay.blocks(s).first; l < relay.blocks(s).last; ++l) {
-                if (s % step == first) keep(l, offset, cursor[first]);
-                offset += saved.units_bytes(lists[l].used);
+            size_t at = offset[s];
+            for (size_t l = own.first; l < own.last; ++l) {
+                const Lists& from = own_lists[l - own.first];
+                keep(l, at, from, count[first][l - own.first], cursor[first]);
+                at += saved.units_bytes(from.used);
             }
-        if (id == 0) {
-            saved.write_head();
-            saved_bytes = offset;
         }
+        if (id == 0) saved.write_head();
     }
 };
 
@@ -201,7 +208,7 @@ ForwardResult residual_forward(const ResidualBlock* blocks, size_t n, const floa
     Scratch scratch(f);
     run_team(f.parts, [&f](int id, int members) { f.run(id, members); });
     ForwardResult result;
-    result.saved_bytes = saved ? f.saved_bytes : 0;
+    result.saved_bytes = saved ? f.offset.back() : 0;
     for (uint64_t active : f.active) result.active += active;
     return result;
 }
