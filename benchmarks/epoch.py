@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hush.sparse import keep_freed_memory
 from hush.train import TrainConfig, train
 
 CHAIN = {
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     values = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     turns, threads = values.pop("turns"), values.pop("threads")
+    keep_freed_memory()  # as `hush train` does
     torch.set_num_threads(threads)
     usual: dict[str, Any] = CHAIN if values["arch"] == "mlp" else {"data": DATA[values["arch"]]}
     config = TrainConfig(**{**usual, **values})

@@ -26,7 +26,7 @@ def kept(model: nn.Module, x: torch.Tensor) -> int:
 
 
 def main() -> None:
-    for s in (0.85, 0.9):
+    for s in (0.85, 0.9, 0.95):
         hushed = random_network(300, 100, s)
         plain = in_plain_torch(hushed)
         x = torch.randn(128, 300)

@@ -38,7 +38,13 @@ _COLUMNS = (
 
 
 def header_lines(
-    work: str, machine: Machine, threads: int, repeats: int, sparsities: Sequence[float], arch: str = "chain"
+    work: str,
+    machine: Machine,
+    threads: int,
+    repeats: int,
+    sparsities: Sequence[float],
+    arch: str = "chain",
+    keeps_freed_memory: bool = False,
 ) -> list[str]:
     """To be read before the numbers."""
     timed = _TIMED[work].replace(_NETWORK, _BLOCKS.get(arch, _NETWORK))
@@ -48,6 +54,7 @@ def header_lines(
         f"hush bench {work}: {timed}, at sparsity {shares}.",
         f"Machine: {machine}; {threads} threads. hush {__version__}, torch {torch.__version__}, {today}.",
         f"ms      median of {repeats} turns and their interquartile range; the peers take turns in one process.",
+        *(["        Memory that is freed stays with the process, for all of them."] if keeps_freed_memory else []),
         "×best   time of the fastest peer with weights of the same precision over this one: above 1 is faster than it.",
         "        f32 and bf16 therefore have baselines of their own. What runs on the engine (*) is no peer.",
         "×eager  time of plain torch in f32 over this one, whatever its precision.",

@@ -153,13 +153,15 @@ def _run(
     from hush import bench
     from hush.bench.random_networks import ARCHES
     from hush.bench.readable import header_lines, line_of, setting_lines
+    from hush.sparse import keep_freed_memory
 
     if arch not in ARCHES:
         raise ValueError(f"--arch is {', '.join(ARCHES[:-1])} or {ARCHES[-1]}, got {arch!r}.")
 
+    kept = keep_freed_memory()  # as `hush train` does
     threads, repeats = options["threads"], options["repeats"]
     bench.check_arguments(work, widths, options.get("depth"), batches, sparsities, threads, repeats, peers)
-    for line in header_lines(work, bench.machine(threads), threads, repeats, sparsities, arch):
+    for line in header_lines(work, bench.machine(threads), threads, repeats, sparsities, arch, kept):
         _say(line)
     if peers is not None:
         options["peers"] = peers

@@ -80,8 +80,10 @@ def _train(
     from hush.cli._lightning import load_lightning
 
     load_lightning()
+    from hush.sparse import keep_freed_memory
     from hush.train import train
 
+    keep_freed_memory()
     if threads is not None:
         import torch
 

@@ -94,8 +94,10 @@ def _train(
     import torch
 
     from hush.data import cache_directory
+    from hush.sparse import keep_freed_memory
     from hush.train import RunBusyError, train
 
+    keep_freed_memory()
     torch.set_num_threads(threads)
     config = TrainConfig.from_json(text)
     try:

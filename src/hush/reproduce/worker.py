@@ -36,8 +36,10 @@ def train_one(text: str, root: str, threads: int, data_dir: str | None) -> int:
     """Train the config in `text`; the exit code."""
     import torch
 
+    from hush.sparse import keep_freed_memory
     from hush.train import RunBusyError, TrainConfig, train
 
+    keep_freed_memory()
     torch.set_num_threads(threads)
     try:
         train(TrainConfig.from_json(text), root, data_dir=data_dir, progress=False, tensorboard=False)

@@ -8,6 +8,7 @@ from .converter import accelerate, decelerate, report
 from .convolution_functional import act_conv2d
 from .cpu import engine_calls, isa
 from .functional import act_linear, chain, feedforward
+from .freed_memory import keep_freed_memory
 from .fused_step import fused_backward, step
 from .residual_block import Norm, ResidualBlock
 from .residual_functional import residual_chain
@@ -31,6 +32,7 @@ __all__ = [
     "feedforward",
     "fused_backward",
     "isa",
+    "keep_freed_memory",
     "register_backend",
     "report",
     "residual_chain",
