@@ -7,8 +7,8 @@ from .backend import Backend, Program, register_backend
 from .converter import accelerate, decelerate, report
 from .convolution_functional import act_conv2d
 from .cpu import engine_calls, isa
-from .functional import act_linear, chain, feedforward
 from .freed_memory import keep_freed_memory
+from .functional import act_linear, chain, feedforward
 from .fused_step import fused_backward, step
 from .residual_block import Norm, ResidualBlock
 from .residual_functional import residual_chain
