@@ -36,7 +36,7 @@ from hush.nn import CReLU
 from hush.sparse.cpu import CpuBackend, CpuProgram
 from hush.sparse.layout import on_large_pages
 from hush.sparse.step_plan import PARTS as ALL_PARTS
-from hush.sparse.step_plan import Part, Rule, StepPlan, place_of
+from hush.sparse.step_plan import Part, Rule, States, StepPlan, place_of
 
 Arch = Literal["chain", "residual"]
 
@@ -108,7 +108,7 @@ def works(arch: Arch, program: CpuProgram, kept: list[Any], batch: int) -> dict[
         plan = StepPlan(DEPTH[arch], each)
         places = [place_of(layer, part, each) for layer in range(DEPTH[arch]) for part in parts]
         # SGD, at a rate that leaves the weights where they are.
-        plan.update(places, [Rule(2, 1e-9)] * len(places), [()] * len(places))
+        plan.update(places, [Rule(2, 1e-9)] * len(places), [States()] * len(places))
         return lambda turn: program.backward(grad, saved[turn % INPUTS], False, plan)
 
     return {

@@ -26,7 +26,7 @@ from hush.bench.timing import Work, interleaved
 from hush.nn import checkpoint
 from hush.nn.recognise import is_activation
 from hush.sparse.cpu import CpuBackend
-from hush.sparse.step_plan import Rule, StepPlan
+from hush.sparse.step_plan import Rule, States, StepPlan, place_of
 from hush.train import TrainConfig
 from hush.train.material import load_material
 
@@ -76,8 +76,7 @@ def one_layer(together: int) -> dict[str, Work]:
     saved = program.forward(h).saved
     grad = torch.randn(BATCH, WIDTH, generator=generator)
     plan = StepPlan(1)
-    plan.update(0, "weight", Rule(2, 1e-9), ())
-    plan.update(0, "bias", Rule(2, 1e-9), ())
+    plan.update([place_of(0, "weight"), place_of(0, "bias")], [Rule(2, 1e-9)] * 2, [States()] * 2)
     kept = [weight, bias]  # the program reads this memory
     return {
         "inference": lambda turn: program.infer(h) if kept else None,

@@ -165,8 +165,10 @@ def assign_data(model: Model, dice: Random) -> Model:
     if found := _linears(model):
         weight = dice.choice(found).weight
         fresh, (rows, columns) = _like(model, weight), weight.shape
-        form = dice.randrange(4)
-        if form == 1:
+        form = dice.randrange(5)
+        if form == 4 and rows == columns:
+            fresh = weight.data.t()  # the same memory, read the other way
+        elif form == 1:
             fresh = fresh.t().contiguous().t()
         elif form == 2:
             big = torch.zeros(rows + 1, columns + 3, dtype=fresh.dtype)

@@ -160,6 +160,7 @@ PARAMETER_EDITS = {
     "in place": lambda m: torch.nn.init.normal_(m[2].weight),
     "one row": lambda m: m[2].weight.detach().__setitem__(0, 1.0),
     "another layout": lambda m: setattr(m[2].weight, "data", torch.randn(24, 24).t()),
+    "turned around where it lies": lambda m: setattr(m[2].weight, "data", m[2].weight.data.t()),
     "a view": lambda m: setattr(m[2].weight, "data", torch.randn(30, 31)[3:27, 5:29]),
     "expanded": lambda m: setattr(m[2].weight, "data", torch.randn(1, 24).expand(24, 24)),
     "no bias": lambda m: setattr(m[2], "bias", None),

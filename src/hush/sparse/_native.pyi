@@ -110,7 +110,7 @@ class Convolution:
 
 def unchanged(
     dicts: list[Any],
-    keys: list[str],
+    keys: list[Any],
     values: list[Any],
     children: list[Any],
     orders: list[Any],
@@ -120,12 +120,15 @@ def unchanged(
     filled: list[bool],
     tensors: list[Tensor],
     addresses: list[int],
+    strides: list[tuple[int, ...] | None],
     versions: list[int],
     data_ptr: Any,
+    stride: Any,
     version: Any,
 ) -> bool: ...
 def isa() -> str: ...
 def take_bytes(count: int) -> Any: ...
+def count_on(addresses: list[int]) -> list[float]: ...
 def team() -> str: ...
 def flops_a_round() -> int: ...
 def multiply(rounds: int) -> float: ...

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from .gradients import Call, FusedParameter
 from .loss_graph import LossGraph
 from .step_plan import StepPlan
-from .update_rules import Rules, rules_of
+from .update_rules import RuleReader, Rules
 
 __all__ = ["bind", "check_optimizer", "fused_backward", "step", "unbind"]
 
@@ -42,7 +42,7 @@ def step(model: nn.Module, loss: Tensor) -> None:
     Raises:
         ValueError: if the model has no optimizer, or the loss is not one number that has a graph.
     """
-    optimizer = _optimizer_of(model)
+    optimizer = _reader_of(model).optimizer
     fused_backward(model, loss)
     optimizer.step()
     optimizer.zero_grad()
@@ -54,15 +54,15 @@ def fused_backward(model: nn.Module, loss: Tensor) -> None:
     For training loops that call `optimizer.step()` themselves; there must be nothing between the two that changes
     gradients (clipping, scaling, accumulation), since the fused ones are gone by then.
     """
-    optimizer = _optimizer_of(model)
+    reader = _reader_of(model)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
         raise ValueError(f"The loss must be one number, got {shape}.")
     if loss.grad_fn is None:
         raise ValueError("The loss has no graph to go back through: was it computed under torch.no_grad()?")
-    _check_kind(optimizer)
+    _check_kind(reader.optimizer)
     graph = LossGraph(loss)
-    update = _Update(optimizer, graph)
+    update = _Update(reader, graph)
     nodes = [*graph.stretches, *graph.linears]
     for node in nodes:
         node.fused = update
@@ -78,20 +78,20 @@ class _Bond:
     """A model's optimizer. Copies go without: the optimizer holds the original's parameters and knows of no others."""
 
     def __init__(self, optimizer: torch.optim.Optimizer | None = None) -> None:
-        self.optimizer = optimizer
+        self.reader = None if optimizer is None else RuleReader(optimizer)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Bond:
         return _Bond()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"optimizer": None}
+        return {"reader": None}
 
 
-def _optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+def _reader_of(model: nn.Module) -> RuleReader:
     bond = model.__dict__.get(_BOND)
-    if not isinstance(bond, _Bond) or bond.optimizer is None:
+    if not isinstance(bond, _Bond) or bond.reader is None:
         raise ValueError("This model has no optimizer to step; call accelerate(model, optimizer=optimizer) first.")
-    return bond.optimizer
+    return bond.reader
 
 
 def bind(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -131,9 +131,9 @@ def _check_kind(optimizer: torch.optim.Optimizer) -> None:
 class _Update:
     """One open step: which parameters may be updated inside the backward, and how."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, graph: LossGraph) -> None:
-        self._optimizer = optimizer
-        self._groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    def __init__(self, reader: RuleReader, graph: LossGraph) -> None:
+        self._reader = reader
+        self._groups = {id(p): group for group in reader.optimizer.param_groups for p in group["params"]}
         self._updated: list[Tensor] = []
         self._readers = graph.readers
         edges = graph.edges
@@ -187,7 +187,7 @@ class _Update:
         """The rules and states of those that are taken, which the backward then updates."""
         updated = [parameters[i] for i in taken]
         self._updated += updated
-        return rules_of(self._optimizer, [self._groups[id(p)] for p in updated], updated)
+        return self._reader.read([self._groups[id(p)] for p in updated], updated)
 
     def may_change(self, p: Tensor) -> bool:
         """See `hush.sparse.gradients.FusedUpdate`."""

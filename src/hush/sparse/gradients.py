@@ -28,7 +28,7 @@ from .activation import Activation
 from .backend import Forward, Program, RelativeProgram
 from .conditions import has_memory
 from .sight import Sight
-from .step_plan import Part, Rule, StepPlan, place_of
+from .step_plan import Part, Rule, States, StepPlan, place_of
 
 __all__ = [
     "Attached",
@@ -48,7 +48,7 @@ class FusedParameter(NamedTuple):
 
     place: int
     rule: Rule
-    states: tuple[Tensor, ...]
+    states: States
 
 
 class FusedUpdate(Protocol):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .activation import Activation
 from .backend import Backend
-from .step_plan import Rule, StepPlan, place_of
+from .step_plan import Rule, States, StepPlan, place_of
 
 __all__ = ["Products", "Update", "sparse_products"]
 
@@ -26,7 +26,7 @@ class Update(NamedTuple):
 
     weight: Tensor
     rule: Rule
-    states: tuple[Tensor, ...]
+    states: States
 
 
 class Products(NamedTuple):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import _native
 
-__all__ = ["PARTS", "Part", "Rule", "StepPlan", "place_of"]
+__all__ = ["PARTS", "Part", "Rule", "States", "StepPlan", "place_of"]
 
 # Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, and β.
 Part = Literal["weight", "bias", "gain", "shift", "scale"]
@@ -43,6 +43,13 @@ class Rule(NamedTuple):
     correction2: float = 1.0
 
 
+class States(NamedTuple):
+    """The optimizer's states of one parameter, which lie as it does, and where."""
+
+    tensors: tuple[Tensor, ...] = ()
+    addresses: tuple[int, ...] = ()
+
+
 class StepPlan:
     """Filled by `write` and `update`, read by a backend. It keeps the tensors it names."""
 
@@ -53,7 +60,7 @@ class StepPlan:
         self.addresses = [0] * (3 * parts * layers)
         self.means: list[int] = []  # one for each layer as soon as one is centred
         self._rules: dict[Rule, int] = {Rule(): 0}
-        self._kept: list[Tensor] = []
+        self._kept: list[Tensor | Sequence[States]] = []
 
     @property
     def rules(self) -> list[_native.Optimizer]:
@@ -67,9 +74,8 @@ class StepPlan:
             self.addresses[3 * place] = gradient.data_ptr()
             self._kept.append(gradient)
 
-    def update(self, places: Sequence[int], rules: Sequence[Rule], states: Sequence[tuple[Tensor, ...]]) -> None:
-        """The parameters at these places (`place_of`) take a step by their rules, and so do the optimizer's states,
-        which lie as they do."""
+    def update(self, places: Sequence[int], rules: Sequence[Rule], states: Sequence[States]) -> None:
+        """The parameters at these places (`place_of`) take a step by their rules, and so do the optimizer's states."""
         wants, groups, addresses, parts = self.wants, self.groups, self.addresses, self._parts
         latest, number = None, 0
         for place, rule in zip(places, rules, strict=True):
@@ -77,10 +83,9 @@ class StepPlan:
                 latest, number = rule, self._rules.setdefault(rule, len(self._rules))
             groups[place] = number
             wants[place // parts] |= 1 << place % parts
-        for place, tensors in zip(places, states, strict=True):
-            for i, state in enumerate(tensors):
-                addresses[3 * place + 1 + i] = state.data_ptr()
-            self._kept += tensors
+        for place, (_, where) in zip(places, states, strict=True):
+            addresses[3 * place + 1 : 3 * place + 1 + len(where)] = where
+        self._kept.append(states)
 
     def center(self, layer: int, mean: Tensor, *, keep_mean: bool) -> None:
         """The weight's gradient is centred by this mean input; with `keep_mean` the bias takes back, b ← b − ΔW ā,

@@ -12,39 +12,112 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .step_plan import Rule
+from . import _native
+from .step_plan import Rule, States
+from .witness import Witness
 
-__all__ = ["Rules", "rules_of"]
+__all__ = ["RuleReader", "Rules"]
 
 _SGD, _MOMENTUM, _ADAMW = 2, 3, 4
 
-# A step has hundreds of parameters in few groups: what those of a group have in common is made once.
-Rules = tuple[list[Rule], list[tuple[Tensor, ...]]]
+Rules = tuple[list[Rule], list[States]]
 
 
-def rules_of(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
-    """The rule of each parameter, whose group is named beside it, and its states."""
-    rules = _sgd if isinstance(optimizer, torch.optim.SGD) else _adamw
-    return rules(groups, optimizer.state, parameters)
+class RuleReader:
+    """Reads an optimizer at each step, and looks at its states again only where they are no longer what they were.
 
+    A step has hundreds of parameters in few groups: what those of a group have in common is made once.
+    """
 
-def _sgd(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> Rules:
-    distinct = {id(group): group for group in groups}
-    if not any(group["momentum"] for group in distinct.values()):
-        of_group = {key: _sgd_rule(group, True) for key, group in distinct.items()}
-        return [of_group[id(group)] for group in groups], [()] * len(parameters)
-    rules: list[Rule] = []
-    buffers: list[tuple[Tensor, ...]] = []
-    made: dict[tuple[int, bool], Rule] = {}
-    for group, p in zip(groups, parameters, strict=True):
-        state = states[p] if group["momentum"] else {}
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self._seen: dict[tuple[int, ...], _Seen] = {}  # by the ids of the parameters, which it keeps
+
+    def read(self, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
+        """The rule of each parameter, whose group is named beside it, and its states. AdamW's steps are counted on."""
+        if isinstance(self.optimizer, torch.optim.SGD):
+            return self._sgd(groups, parameters)
+        return self._adamw(groups, parameters)
+
+    def _sgd(self, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
+        distinct = {id(group): group for group in groups}
+        if not any(group["momentum"] for group in distinct.values()):
+            of_group = {key: _sgd_rule(group, True) for key, group in distinct.items()}
+            return [of_group[id(group)] for group in groups], [States()] * len(parameters)
+        with_momentum = [p for group, p in zip(groups, parameters, strict=True) if group["momentum"]]
         # torch starts the buffer with the plain gradient: the first step has no dampening.
-        begins = state.get("momentum_buffer") is None
-        if (id(group), begins) not in made:
-            made[id(group), begins] = _sgd_rule(group, begins)
-        rules.append(made[id(group), begins])
-        buffers.append(_states(state, ("momentum_buffer",), p) if group["momentum"] else ())
-    return rules, buffers
+        begins = [self.optimizer.state[p].get("momentum_buffer") is None for p in with_momentum]
+        found = iter(zip(begins, self._look(with_momentum, ("momentum_buffer",)).states, strict=True))
+        made: dict[tuple[int, bool], Rule] = {}
+        rules, states = [], []
+        for group in groups:
+            first, state = next(found) if group["momentum"] else (True, States())
+            if (id(group), first) not in made:
+                made[id(group), first] = _sgd_rule(group, first)
+            rules.append(made[id(group), first])
+            states.append(state)
+        return rules, states
+
+    def _adamw(self, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
+        seen = self._look(parameters, ("exp_avg", "exp_avg_sq"), counts=True)
+        made: dict[tuple[int, float], Rule] = {}
+        rules: list[Rule] = []
+        for group, t in zip(groups, _native.count_on(seen.counters), strict=True):
+            if (id(group), t) not in made:
+                made[id(group), t] = _adamw_rule(group, t)
+            rules.append(made[id(group), t])
+        return rules, seen.states
+
+    def _look(self, parameters: Sequence[Tensor], names: tuple[str, ...], counts: bool = False) -> _Seen:
+        key = tuple(map(id, parameters))
+        seen = self._seen.get(key)
+        if seen is None or not seen.holds(self.optimizer):
+            self._seen = {k: s for k, s in self._seen.items() if s.holds(self.optimizer)}  # nothing that is out of use
+            seen = self._seen[key] = _Seen(self.optimizer, parameters, names, counts)
+        return seen
+
+
+class _Seen:
+    """The states of some parameters, each laid out as its parameter, and the witness that they still lie there."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], names: tuple[str, ...], counts: bool
+    ) -> None:
+        self._all = optimizer.state
+        self._witness = Witness()
+        self.states: list[States] = []
+        counters: list[Tensor] = []
+        for p in parameters:
+            state = optimizer.state[p]
+            counters += [_counter(state)] if counts else []
+            tensors = tuple(_laid_as(p, state, name) for name in names)
+            self.states.append(States(tensors, tuple(t.data_ptr() for t in tensors)))
+            self._witness.entry(optimizer.state, p)
+            for name in (*names, "step") if counts else names:
+                self._witness.entry(state, name)
+            self._witness.memory((p, *tensors))
+        self._witness.memory(counters)
+        self.counters = [t.data_ptr() for t in counters]
+
+    def holds(self, optimizer: torch.optim.Optimizer) -> bool:
+        return optimizer.state is self._all and self._witness.holds()
+
+
+def _laid_as(p: Tensor, state: dict[str, Any], name: str) -> Tensor:
+    """The state's tensor, laid out as p: one that was made or loaded row by row is turned around once."""
+    value = state.get(name)
+    if value is None or value.shape != p.shape or value.dtype != p.dtype or value.stride() != p.stride():
+        kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
+        value = state[name] = kept if value is None else kept.copy_(value)
+    return value
+
+
+def _counter(state: dict[str, Any]) -> Tensor:
+    """How many steps there have been, as torch counts them: in a float32."""
+    count = state.get("step")
+    if not isinstance(count, Tensor) or count.dtype != torch.float32 or count.device.type != "cpu":
+        count = state["step"] = torch.tensor(float(count or 0.0), dtype=torch.float32, device="cpu")
+    return count
 
 
 def _sgd_rule(group: dict[str, Any], begins: bool) -> Rule:
@@ -54,38 +127,9 @@ def _sgd_rule(group: dict[str, Any], begins: bool) -> Rule:
     return Rule(_MOMENTUM, rate, decay, momentum, 0.0 if begins else float(group["dampening"]), bool(group["nesterov"]))
 
 
-def _adamw(groups: Sequence[dict[str, Any]], states: Any, parameters: Sequence[Tensor]) -> Rules:
-    of_each = [states[p] for p in parameters]
-    for state in of_each:
-        if "step" not in state:
-            state["step"] = torch.tensor(0.0, dtype=torch.float32, device="cpu")
-    steps = [state["step"] for state in of_each]
-    if not steps:
-        return [], []
-    torch._foreach_add_(steps, 1)
-    made: dict[tuple[int, float], Rule] = {}
-    rules: list[Rule] = []
-    for group, t in zip(groups, torch.stack(steps).tolist(), strict=True):
-        if (id(group), t) not in made:
-            made[id(group), t] = _adamw_rule(group, t)
-        rules.append(made[id(group), t])
-    return rules, [_states(state, ("exp_avg", "exp_avg_sq"), p) for state, p in zip(of_each, parameters, strict=True)]
-
-
 def _adamw_rule(group: dict[str, Any], t: float) -> Rule:
     beta1, beta2 = (float(beta) for beta in group["betas"])
     return Rule(
         _ADAMW, float(group["lr"]), float(group["weight_decay"]), beta1=beta1, beta2=beta2, eps=float(group["eps"]),
         correction1=1 - beta1**t, correction2=math.sqrt(1 - beta2**t),
     )  # fmt: skip
-
-
-def _states(state: dict[str, Any], names: tuple[str, ...], p: Tensor) -> tuple[Tensor, ...]:
-    """The state tensors, laid out as p: one that was made or loaded row by row is turned around once."""
-    shape, dtype, stride = p.shape, p.dtype, p.stride()
-    for name in names:
-        value = state.get(name)
-        if value is None or value.shape != shape or value.dtype != dtype or value.stride() != stride:
-            kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
-            state[name] = kept if value is None else kept.copy_(value)
-    return tuple(state[name] for name in names)

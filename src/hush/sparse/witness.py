@@ -18,7 +18,7 @@ from . import _native
 __all__ = ["Witness", "has_global_hooks", "has_hooks"]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_DATA_PTR, _VERSION = torch._C.TensorBase.data_ptr, torch._C.TensorBase._version
+_DATA_PTR, _STRIDE, _VERSION = torch._C.TensorBase.data_ptr, torch._C.TensorBase.stride, torch._C.TensorBase._version
 _GLOBAL_HOOKS: list[dict[Any, Any]] = [
     nn.modules.module._global_forward_hooks,
     nn.modules.module._global_forward_pre_hooks,
@@ -39,8 +39,8 @@ class Witness:
     """Collects what must stay as it is; `holds` says whether it has."""
 
     def __init__(self) -> None:
-        self._dicts: list[dict[str, Any]] = []
-        self._keys: list[str] = []
+        self._dicts: list[dict[Any, Any]] = []
+        self._keys: list[Any] = []
         self._values: list[Any] = []
         self._children: list[Any] = []
         self._orders: list[list[Any]] = []
@@ -50,10 +50,11 @@ class Witness:
         self._filled: list[bool] = []
         self._tensors: list[Tensor] = []
         self._addresses: list[int] = []
+        self._strides: list[tuple[int, ...] | None] = []  # None for vectors and single numbers
         self._versions: list[int] = []  # −1 where none is looked at
         self._dict_versions: _native.DictVersions | None = None
 
-    def entry(self, owner: dict[str, Any], key: str) -> None:
+    def entry(self, owner: dict[Any, Any], key: Any) -> None:
         """owner[key] stays the same object, or stays missing."""
         self._dicts.append(owner)
         self._keys.append(key)
@@ -80,12 +81,13 @@ class Witness:
             self._orders.append(list(module.__dict__["_forward_hooks"].values()))
 
     def memory(self, tensors: Sequence[Tensor], *, values: bool = False) -> None:
-        """The tensors lie where they do and, with `values`, nobody has changed them in place.
+        """The tensors lie where and as they do and, with `values`, nobody has changed them in place.
 
         What is written through `.data` does not count as a change: torch keeps no record of it.
         """
         self._tensors += tensors
         self._addresses += [t.data_ptr() for t in tensors]
+        self._strides += [t.stride() if t.dim() > 1 else None for t in tensors]
         self._versions += [t._version if values and not t.is_inference() else -1 for t in tensors]
 
     def holds(self) -> bool:
@@ -101,7 +103,7 @@ class Witness:
             children, orders, hooks, filled = self._children, self._orders, self._hooks, self._filled
         holds = _native.unchanged(
             dicts, keys, values, children, orders, self._objects, self._types, hooks, filled, self._tensors,
-            self._addresses, self._versions, _DATA_PTR, _VERSION,
+            self._addresses, self._strides, self._versions, _DATA_PTR, _STRIDE, _VERSION,
         )  # fmt: skip
         if holds and dicts is not nothing:
             self._dict_versions.refresh()
