@@ -203,7 +203,7 @@ NB_MODULE(_native, m) {
         "addresses"_a);
     m.def("team", [] { return std::string(team_kind()); });
     m.def("unchanged", &unchanged, "dicts"_a, "keys"_a, "values"_a, "children"_a, "orders"_a, "objects"_a, "types"_a,
-          "hooks"_a, "filled"_a, "tensors"_a, "addresses"_a, "strides"_a, "versions"_a, "data_ptr"_a, "stride"_a, "version"_a);
+          "hooks"_a, "filled"_a, "tensors"_a, "addresses"_a, "forms"_a, "versions"_a, "data_ptr"_a, "numel"_a, "stride"_a, "version"_a);
     nb::class_<DictVersions>(m, "DictVersions")
         .def(nb::init<nb::list>(), "dicts"_a)
         .def("same", &DictVersions::same)

@@ -24,8 +24,9 @@ bool same_children(PyObject* dict, PyObject* order) {
     return true;
 }
 
-bool same_stride(PyObject* descriptor, PyObject* tensor, PyObject* expected) {
-    nb::object found = nb::steal(PyObject_Vectorcall(descriptor, &tensor, 1, nullptr));
+// Whether this method of the tensor gives what is expected.
+bool answers(PyObject* tensor, PyObject* method, PyObject* expected) {
+    nb::object found = nb::steal(PyObject_Vectorcall(method, &tensor, 1, nullptr));
     const int same = found.is_valid() ? PyObject_RichCompareBool(found.ptr(), expected, Py_EQ) : -1;
     if (same < 0) throw nb::python_error();
     return same == 1;
@@ -34,11 +35,11 @@ bool same_stride(PyObject* descriptor, PyObject* tensor, PyObject* expected) {
 }  // namespace
 
 bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children, nb::list orders, nb::list objects,
-               nb::list types, nb::list hooks, nb::list filled, nb::list tensors, nb::list addresses, nb::list strides,
-               nb::list versions, nb::object data_ptr, nb::object stride, nb::object version) {
+               nb::list types, nb::list hooks, nb::list filled, nb::list tensors, nb::list addresses, nb::list forms,
+               nb::list versions, nb::object data_ptr, nb::object numel, nb::object stride, nb::object version) {
     need(length(dicts) == length(keys) && length(dicts) == length(values) && length(children) == length(orders) &&
              length(objects) == length(types) && length(hooks) == length(filled) && length(tensors) == length(addresses) &&
-             length(tensors) == length(strides) && length(tensors) == length(versions),
+             length(tensors) == length(forms) && length(tensors) == length(versions),
          "The lists that belong together must be equally long.");
     need(Py_TYPE(version.ptr())->tp_descr_get, "version must be a descriptor.");
     for (Py_ssize_t i = 0; i < length(children); ++i)
@@ -64,7 +65,11 @@ bool unchanged(nb::list dicts, nb::list keys, nb::list values, nb::list children
             return false;
         }
         if (PyLong_AsSize_t(at.ptr()) != PyLong_AsSize_t(item(addresses, i))) return false;
-        if (item(strides, i) != Py_None && !same_stride(stride.ptr(), tensor, item(strides, i))) return false;
+        if (PyObject* form = item(forms, i); form != Py_None) {
+            need(PyTuple_Check(form) && PyTuple_GET_SIZE(form) == 2, "forms must hold pairs.");
+            if (!answers(tensor, numel.ptr(), PyTuple_GET_ITEM(form, 0))) return false;
+            if (!answers(tensor, stride.ptr(), PyTuple_GET_ITEM(form, 1))) return false;
+        }
         const long expected = PyLong_AsLong(item(versions, i));
         if (expected < 0) continue;
         nb::object found = nb::steal(

@@ -12,13 +12,15 @@ namespace hush {
 //   the values of children[i], a dictionary, are the objects of the list orders[i], in that order
 //   type(objects[i]) is types[i]
 //   bool(hooks[i]) == filled[i]
-//   tensors[i].data_ptr() == addresses[i], tensors[i].stride() == strides[i] unless that is None, and
-//   tensors[i]._version == versions[i] unless that is negative; asked by way of the descriptors data_ptr, stride and
-//   version of torch's base class, without looking the names up each time
+//   tensors[i].data_ptr() == addresses[i]
+//   (tensors[i].numel(), tensors[i].stride()) == forms[i], unless that is None
+//   tensors[i]._version == versions[i], unless that is negative
+// torch's tensors are asked by way of the descriptors of their base class, without looking the names up each time.
 bool unchanged(nanobind::list dicts, nanobind::list keys, nanobind::list values, nanobind::list children,
                nanobind::list orders, nanobind::list objects, nanobind::list types, nanobind::list hooks,
-               nanobind::list filled, nanobind::list tensors, nanobind::list addresses, nanobind::list strides,
-               nanobind::list versions, nanobind::object data_ptr, nanobind::object stride, nanobind::object version);
+               nanobind::list filled, nanobind::list tensors, nanobind::list addresses, nanobind::list forms,
+               nanobind::list versions, nanobind::object data_ptr, nanobind::object numel, nanobind::object stride,
+               nanobind::object version);
 
 // The version numbers that Python gives its dictionaries: while they stay, no entry has been set or deleted. A look at
 // 200 of them takes a microsecond, where the entries take thirty. Later Pythons have no such number: then it never

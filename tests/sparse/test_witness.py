@@ -46,6 +46,7 @@ CHANGES = {
     "another parameter": lambda net: setattr(net.a, "weight", nn.Parameter(torch.zeros(4, 3))),
     "without a parameter": lambda net: net.a.register_parameter("weight", None),
     "elsewhere": lambda net: setattr(net.a.weight, "data", torch.zeros(4, 3)),
+    "cut off": lambda net: setattr(net.a.weight, "data", net.a.weight.data[:2]),
     "turned around": lambda net: setattr(net.a.weight, "data", net.a.weight.data.t()),
 }
 

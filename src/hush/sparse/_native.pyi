@@ -120,9 +120,10 @@ def unchanged(
     filled: list[bool],
     tensors: list[Tensor],
     addresses: list[int],
-    strides: list[tuple[int, ...] | None],
+    forms: list[tuple[int, tuple[int, ...]] | None],
     versions: list[int],
     data_ptr: Any,
+    numel: Any,
     stride: Any,
     version: Any,
 ) -> bool: ...

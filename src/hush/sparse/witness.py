@@ -18,7 +18,8 @@ from . import _native
 __all__ = ["Witness", "has_global_hooks", "has_hooks"]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_DATA_PTR, _STRIDE, _VERSION = torch._C.TensorBase.data_ptr, torch._C.TensorBase.stride, torch._C.TensorBase._version
+_TENSOR = torch._C.TensorBase
+_ASKED = (_TENSOR.data_ptr, _TENSOR.numel, _TENSOR.stride, _TENSOR._version)
 _GLOBAL_HOOKS: list[dict[Any, Any]] = [
     nn.modules.module._global_forward_hooks,
     nn.modules.module._global_forward_pre_hooks,
@@ -50,7 +51,7 @@ class Witness:
         self._filled: list[bool] = []
         self._tensors: list[Tensor] = []
         self._addresses: list[int] = []
-        self._strides: list[tuple[int, ...] | None] = []  # None for vectors and single numbers
+        self._forms: list[tuple[int, tuple[int, ...]] | None] = []  # None for vectors and single numbers
         self._versions: list[int] = []  # −1 where none is looked at
         self._dict_versions: _native.DictVersions | None = None
 
@@ -87,7 +88,7 @@ class Witness:
         """
         self._tensors += tensors
         self._addresses += [t.data_ptr() for t in tensors]
-        self._strides += [t.stride() if t.dim() > 1 else None for t in tensors]
+        self._forms += [(t.numel(), t.stride()) if t.dim() > 1 else None for t in tensors]
         self._versions += [t._version if values and not t.is_inference() else -1 for t in tensors]
 
     def holds(self) -> bool:
@@ -103,7 +104,7 @@ class Witness:
             children, orders, hooks, filled = self._children, self._orders, self._hooks, self._filled
         holds = _native.unchanged(
             dicts, keys, values, children, orders, self._objects, self._types, hooks, filled, self._tensors,
-            self._addresses, self._strides, self._versions, _DATA_PTR, _STRIDE, _VERSION,
+            self._addresses, self._forms, self._versions, *_ASKED,
         )  # fmt: skip
         if holds and dicts is not nothing:
             self._dict_versions.refresh()
