@@ -74,7 +74,10 @@ void list_active(SampleTask& t) {
     using F = typename S::F;
     const ActivationLanes<S> phi(t.activation);
     const F mean = S::set1(t.moments.mean), inverse = S::set1(t.moments.inverse);
-    uint32_t n = 0;
+    const float *x = t.x, *gain = t.gain, *shift = t.shift;
+    float* values = t.values;
+    uint32_t* indices = t.indices;
+    const size_t width = t.width;
     auto take = [&](size_t j, int lanes, auto whole) {
         auto get = [&](const float* p) {
             if constexpr (decltype(whole)::value)
@@ -82,20 +85,21 @@ void list_active(SampleTask& t) {
             else
                 return S::load_n(p + j, lanes);
         };
-        F y = get(t.x);
+        F y = get(x);
         if constexpr (Normed) y = S::mul(S::sub(y, mean), inverse);
         if constexpr (Gain && Shift)
-            y = S::fma(y, get(t.gain), get(t.shift));
+            y = S::fma(y, get(gain), get(shift));
         else if constexpr (Gain)
-            y = S::mul(y, get(t.gain));
+            y = S::mul(y, get(gain));
         typename S::A active = phi(y);
         if constexpr (!decltype(whole)::value) active = S::first(active, lanes);
-        n += static_cast<uint32_t>(S::compress(y, active, static_cast<uint32_t>(j), t.values + n, t.indices + n));
+        const int n = S::compress(y, active, static_cast<uint32_t>(j), values, indices);
+        values += n, indices += n;
     };
     size_t j = 0;
-    for (; j + S::W <= t.width; j += S::W) take(j, S::W, std::true_type{});
-    if (j < t.width) take(j, static_cast<int>(t.width - j), std::false_type{});
-    t.count = n;
+    for (; j + S::W <= width; j += S::W) take(j, S::W, std::true_type{});
+    if (j < width) take(j, static_cast<int>(width - j), std::false_type{});
+    t.count = static_cast<uint32_t>(values - t.values);
 }
 
 // N vectors of the branch stay in registers while the active units stream past; then the stream takes them up.
