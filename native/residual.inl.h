@@ -46,7 +46,7 @@ Moments row_moments(const float* x, size_t width, Norm norm, float eps) {
 
 // The same of a row that is in registers; the last of its N vectors has zeros behind the width.
 template <class S, int N, bool Tail>
-Moments register_moments(const typename S::F* x, size_t width, int tail, Norm norm, float eps) {
+[[gnu::always_inline]] inline Moments register_moments(const typename S::F* x, size_t width, int tail, Norm norm, float eps) {
     using F = typename S::F;
     Moments found;
     if (norm == Norm::none) return found;
