@@ -58,8 +58,10 @@ void forward_tile(const ForwardTask& t) {
     // A packed tile, whose stride is its own width, is padded with zeros.
     const bool masked = t.tail && stride != static_cast<size_t>(N * S::W);
     typename S::F bias[N];
+#pragma GCC unroll 32
     for (int v = 0; v < N; ++v) bias[v] = S::zero();
     if (t.bias)
+#pragma GCC unroll 32
         for (int v = 0; v < N; ++v)
             bias[v] = t.tail && v == N - 1 ? S::load_n(t.bias + v * S::W, t.tail) : S::load(t.bias + v * S::W);
     for (size_t b = 0; b < t.batch; ++b) {
@@ -92,9 +94,11 @@ void forward_tile(const ForwardTask& t) {
             for (; k < end; ++k) one.template operator()<true>(k);
         }
         if (t.partial) {
+#pragma GCC unroll 32
             for (int v = 0; v < N; ++v) S::store(t.partial + (b * N + v) * S::W, acc[v]);
         } else if (t.out) {
             float* out = t.out + b * t.out_stride;
+#pragma GCC unroll 32
             for (int v = 0; v < N; ++v) {
                 if (v == N - 1 && t.tail)
                     S::store_n(out + v * S::W, acc[v], t.tail);
