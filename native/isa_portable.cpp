@@ -13,7 +13,7 @@ namespace hush {
 const Kernels portable_kernels = {
     "portable",       Portable::W,    Portable::kWide, Portable::kPacked, Portable::kBack,   Portable::kShared,  activate<Portable>,
     product<Portable>, compact<Portable>, pack<Portable>, forward<Portable>, backward<Portable>, update<Portable>};
-const ResidualKernels portable_residual = {"portable", row_moments<Portable>, residual_sample<Portable>, sample_back<Portable>, weight_rows<Portable>,
+const ResidualKernels portable_residual = {"portable", row_moments<Portable>, normalise<Portable>, inner<Portable>, residual_sample<Portable>, sample_back<Portable>, weight_rows<Portable>,
                                         column_sums<Portable>};
 const LimitKernels portable_limits = {"portable", multiply<Portable>, read<Portable>};
 const ConvKernels portable_convolution = {"portable",          Portable::W,          ConvSizes<Portable>::kTile, count_units<Portable>,

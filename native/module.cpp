@@ -130,7 +130,7 @@ public:
             g.want_weight = wants[l] & 1;
             g.want_bias = (wants[l] & 2) && layers_[l].bias;
             if (g.want_weight && !means.empty()) g.means = reinterpret_cast<const float*>(means[l]);
-            g.keeps_mean = g.means && (wants[l] & 32) && layers_[l].bias;
+            g.keeps_mean = g.means && (wants[l] & 4) && layers_[l].bias;
             g.optimizer = optimizers.at(static_cast<size_t>(groups[2 * l]));
             g.bias_optimizer = optimizers.at(static_cast<size_t>(groups[2 * l + 1]));
             float** slots[6] = {&g.weight, &g.weight_state1, &g.weight_state2, &g.bias, &g.bias_state1, &g.bias_state2};

@@ -1,4 +1,7 @@
-// A chain of residual blocks x ← x + β(W φ(n(x)) + b) in one call, forward and backward.
+// A chain of residual blocks in one call, forward and backward:
+//
+//   x ← x + β(W φ(n(x)) + b)              one matrix: the units are those of the normalised stream
+//   x ← x + β(W φ(W₁ n(x) + b₁) + b)      two: W₁'s product in the forward is dense, since it decides which units are active
 #pragma once
 #include "chain.h"
 
@@ -7,17 +10,27 @@ namespace hush {
 enum class Norm : int { none, rms, layer };
 
 struct ResidualBlock {
-    Layer layer;  // W, b and φ; as many outputs as inputs
+    Layer layer;  // W, b and φ: its inputs are the units, its outputs the stream
+    // W₁, row u holding the weights of unit u, and b₁; null: one matrix, and as many units as the stream is wide.
+    float *inner_weight = nullptr, *inner_bias = nullptr;
     Norm norm = Norm::none;
     float eps = 0.0f;
     float *gain = nullptr, *shift = nullptr;  // of the norm, null where it has none
     float scale = 1.0f;
     float* learned_scale = nullptr;  // null: β is `scale`
     float beta() const { return learned_scale ? *learned_scale : scale; }
+    size_t units() const { return layer.inputs; }
 };
 
+// The most units that a block has.
+inline size_t most_units(const ResidualBlock* blocks, size_t n) {
+    size_t most = 0;
+    for (size_t l = 0; l < n; ++l) most = blocks[l].units() > most ? blocks[l].units() : most;
+    return most;
+}
+
 // The parameters of a block, in the order in which Python names them.
-enum Part : int { kWeight, kBias, kGain, kShift, kScale, kParts };
+enum Part : int { kWeight, kBias, kGain, kShift, kScale, kInnerWeight, kInnerBias, kParts };
 
 // What becomes of one parameter's gradient: where it is written, or the optimizer and its states.
 struct PartGradient {
@@ -43,6 +56,8 @@ struct SampleTask {
     Norm norm;
     Moments moments;  // of x
     const float *gain, *shift;
+    const float* hidden;  // W₁ n(x) + b₁; null: the units are those of n(x)
+    size_t units;
     Activation activation;
     const void* weight;
     bool bf16;
@@ -69,6 +84,7 @@ struct SampleBackTask {
     const float* gain;
     Activation activation;
     const float* weight;
+    size_t units;
     float beta;
     const float* values;  // the sample's active units
     const uint32_t* indices;
@@ -77,6 +93,21 @@ struct SampleBackTask {
     float *for_shift, *for_gain;  // each active unit's summands of ∂L/∂shift and ∂L/∂gain; null: not wanted
     const float* bias;  // null: nobody asks for ∂L/∂β
     double along;       // ⟨g, W φ + b⟩, the sample's summand of ∂L/∂β
+    const float* inner_weight;  // null: one matrix
+    float* deltas;              // with two: the gradient of each active unit's pre-activation, which stays behind
+    float* into;                // with two: room for ∂L/∂n(x), whole vectors
+    float *shift_sums, *gain_sums;  // with two: what ∂L/∂shift and ∂L/∂gain are so far, whole vectors; null: not wanted
+};
+
+// out[r, u] = ⟨n[r], W₁[u]⟩ + b₁[u]. Rows of n have whole vectors, with zeros behind the width, and rows of out room for three
+// more behind the units.
+struct InnerTask {
+    const float* n;
+    size_t n_stride, rows;
+    const float *weight, *bias;  // bias may be null
+    size_t width, units;
+    float* out;
+    size_t out_stride;
 };
 
 // For inputs [first, last), with j in the list of i,
@@ -109,6 +140,9 @@ struct ColumnSumsTask {
 struct ResidualKernels {
     const char* name;
     Moments (*moments)(const float* x, size_t width, Norm norm, float eps);
+    // n(x), whole vectors with zeros behind the width.
+    void (*normalise)(const float* x, size_t width, Moments moments, const float* gain, const float* shift, float* out);
+    void (*inner)(const InnerTask&);
     void (*sample)(SampleTask&);
     void (*sample_back)(SampleBackTask&);
     void (*weight_rows)(const WeightRowsTask&);
@@ -127,7 +161,7 @@ struct SavedUnits {
     uint32_t* sample_start;  // [batch + 1]
     float* values;           // [active]
     uint32_t* indices;       // [active]
-    uint32_t* column_start;  // [width + 1]
+    uint32_t* column_start;  // [units + 1]
     uint32_t* entries;       // [active], places in values
     void* samples;           // [active], uint16_t or uint32_t
     char* end;
@@ -135,7 +169,7 @@ struct SavedUnits {
 
 // What the forward leaves for the backward, in one block of memory:
 //
-//   head     magic, batch, blocks, width, offset of the lists' table
+//   head     magic, batch, blocks, width, units
 //   stream   x before each block, [block][sample][width]: the norm's backward needs all of it
 //   moments  of x, [block][sample]
 //   biases   [block][width], as this forward saw them: ∂L/∂β needs them, and they may change in between
@@ -143,7 +177,8 @@ struct SavedUnits {
 struct SavedStream {
     char* base;
     size_t batch, blocks, width;
-    static constexpr uint64_t kMagic = 0x6875736872657332;  // "hushres2"
+    size_t most;  // units of the block that has most of them
+    static constexpr uint64_t kMagic = 0x6875736872657333;  // "hushres3"
     size_t stream_at() const;
     size_t moments_at() const;
     size_t biases_at() const;

@@ -69,15 +69,98 @@ template <class S, int N, bool Tail>
     return found;
 }
 
+template <class S>
+void normalise(const float* x, size_t width, Moments moments, const float* gain, const float* shift, float* out) {
+    using F = typename S::F;
+    const F mean = S::set1(moments.mean), inverse = S::set1(moments.inverse);
+    auto put = [&](size_t j, auto get) {
+        F y = S::mul(S::sub(get(x + j), mean), inverse);
+        if (shift)
+            y = S::fma(y, get(gain + j), get(shift + j));
+        else if (gain)
+            y = S::mul(y, get(gain + j));
+        return y;
+    };
+    size_t j = 0;
+    for (; j + S::W <= width; j += S::W) S::store(out + j, put(j, [](const float* p) { return S::load(p); }));
+    if (j < width) {
+        const int tail = static_cast<int>(width - j);
+        const F last = put(j, [tail](const float* p) { return S::load_n(p, tail); });
+        S::store(out + j, S::keep(last, S::first(all_lanes<S>(), tail)));
+    }
+}
+
+// Four units by R rows of n, summed in registers. How many rows there are changes no bit of any of them.
+template <class S, int R>
+void inner_tile(const InnerTask& t, size_t row, size_t unit) {
+    using F = typename S::F;
+    const float *n = t.n + row * t.n_stride, *w[4];
+    bool last = false;  // the matrix's last row, behind which nothing may be read
+#pragma GCC unroll 4
+    for (size_t u = 0; u < 4; ++u) {
+        const size_t at = unit + u < t.units ? unit + u : t.units - 1;
+        w[u] = t.weight + at * t.width;
+        last = last || at + 1 == t.units;
+    }
+    F sums[R][4];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; ++u) sums[r][u] = S::zero();
+    auto add = [&](size_t j, auto get) {
+        F here[4];
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; ++u) here[u] = get(w[u] + j);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            const F from = S::load(n + r * t.n_stride + j);
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; ++u) sums[r][u] = S::fma(from, here[u], sums[r][u]);
+        }
+    };
+    size_t j = 0;
+    for (; j + S::W <= t.width; j += S::W) add(j, [](const float* p) { return S::load(p); });
+    if (j < t.width) {
+        // What a whole vector reads behind a row's end may be anything, so it is dropped before it meets a zero of n.
+        const int tail = static_cast<int>(t.width - j);
+        const typename S::A kept = S::first(all_lanes<S>(), tail);
+        if (last || t.width < S::W)
+            add(j, [tail](const float* p) { return S::load_n(p, tail); });
+        else
+            add(j, [kept](const float* p) { return S::keep(S::load(p), kept); });
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+        float* out = t.out + (row + r) * t.out_stride + unit;
+        S::put_sums(out, sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
+        if (t.bias)
+            for (size_t u = 0; u < 4 && unit + u < t.units; ++u) out[u] += t.bias[unit + u];
+    }
+}
+
+template <class S, int R = S::kInner>
+void inner_rows(const InnerTask& t, size_t row, size_t rows, size_t unit) {
+    if constexpr (R > 0) {
+        for (; rows >= R; rows -= R, row += R) inner_tile<S, R>(t, row, unit);
+        if (rows) inner_rows<S, R - 1>(t, row, rows, unit);
+    }
+}
+
+// Four rows of weights stay in L1 while all rows of n pass.
+template <class S>
+void inner(const InnerTask& t) {
+    for (size_t unit = 0; unit < t.units; unit += 4) inner_rows<S>(t, 0, t.rows, unit);
+}
+
 template <class S, bool Normed, bool Gain, bool Shift>
 void list_active(SampleTask& t) {
     using F = typename S::F;
     const ActivationLanes<S> phi(t.activation);
     const F mean = S::set1(t.moments.mean), inverse = S::set1(t.moments.inverse);
-    const float *x = t.x, *gain = t.gain, *shift = t.shift;
+    const float *x = t.hidden ? t.hidden : t.x, *gain = t.gain, *shift = t.shift;
     float* values = t.values;
     uint32_t* indices = t.indices;
-    const size_t width = t.width;
+    const size_t units = t.units;
     auto take = [&](size_t j, int lanes, auto whole) {
         auto get = [&](const float* p) {
             if constexpr (decltype(whole)::value)
@@ -97,37 +180,53 @@ void list_active(SampleTask& t) {
         values += n, indices += n;
     };
     size_t j = 0;
-    for (; j + S::W <= width; j += S::W) take(j, S::W, std::true_type{});
-    if (j < width) take(j, static_cast<int>(width - j), std::false_type{});
+    for (; j + S::W <= units; j += S::W) take(j, S::W, std::true_type{});
+    if (j < units) take(j, static_cast<int>(units - j), std::false_type{});
     t.count = static_cast<uint32_t>(values - t.values);
 }
 
-// N vectors of the branch stay in registers while the active units stream past; then the stream takes them up.
+// Some units, in rising order, and their rows of a matrix that has so many.
+struct UnitRows {
+    const float* values;
+    const uint32_t* indices;
+    uint32_t count;
+    size_t stride, rows;
+    bool fetch_ahead;
+};
+
+// sums += Σ_k values[k] · row[indices[k]], in some columns: N vectors stay in registers while the units stream past. Lanes of
+// a tail behind the columns take whatever follows a row.
+template <class S, int N, bool Tail, class T>
+[[gnu::always_inline]] inline void add_rows(const UnitRows& u, const T* weight, int tail, typename S::F (&sums)[N]) {
+    auto one = [&]<bool Masked>(uint32_t k) {
+        const T* w = weight + u.indices[k] * u.stride;
+        const typename S::F a = S::set1(u.values[k]);
+#pragma GCC unroll 32
+        for (int v = 0; v < N; ++v)
+            sums[v] = S::fma(a, Masked && Tail && v == N - 1 ? S::load_n(w + v * S::W, tail) : S::load(w + v * S::W), sums[v]);
+    };
+    uint32_t k = 0, whole = u.count;
+    if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, u.indices[whole - 1], u.rows, u.stride));
+    if (u.fetch_ahead)
+        for (; k + kFetchAhead < whole; ++k) {
+            fetch_row<S, N>(weight + u.indices[k + kFetchAhead] * u.stride);
+            one.template operator()<false>(k);
+        }
+    for (; k < whole; ++k) one.template operator()<false>(k);
+    for (; k < u.count; ++k) one.template operator()<true>(k);
+}
+
+// The branch, in registers; then the stream takes it up.
 template <class S, int N, bool Tail, class T>
 void add_branch(SampleTask& t, size_t column, int tail) {
-    const T* weight = static_cast<const T*>(t.weight) + column;
-    const size_t stride = t.width;
-    auto get = [tail](const auto* p, int v) {
+    auto get = [tail](const float* p, int v) {
         return Tail && v == N - 1 ? S::load_n(p + v * S::W, tail) : S::load(p + v * S::W);
     };
     typename S::F branch[N];
 #pragma GCC unroll 32
     for (int v = 0; v < N; ++v) branch[v] = t.bias ? get(t.bias + column, v) : S::zero();
-    auto one = [&]<bool Masked>(uint32_t k) {
-        const T* w = weight + t.indices[k] * stride;
-        const typename S::F a = S::set1(t.values[k]);
-#pragma GCC unroll 32
-        for (int v = 0; v < N; ++v) branch[v] = S::fma(a, Masked ? get(w, v) : S::load(w + v * S::W), branch[v]);
-    };
-    uint32_t k = 0, whole = t.count;
-    if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, t.indices[whole - 1], t.width, stride));
-    if (t.fetch_ahead)
-        for (; k + kFetchAhead < whole; ++k) {
-            fetch_row<S, N>(weight + t.indices[k + kFetchAhead] * stride);
-            one.template operator()<false>(k);
-        }
-    for (; k < whole; ++k) one.template operator()<false>(k);
-    for (; k < t.count; ++k) one.template operator()<true>(k);
+    add_rows<S, N, Tail>({t.values, t.indices, t.count, t.width, t.units, t.fetch_ahead},
+                         static_cast<const T*>(t.weight) + column, tail, branch);
     const typename S::F beta = S::set1(t.beta);
 #pragma GCC unroll 32
     for (int v = 0; v < N; ++v) {
@@ -153,7 +252,7 @@ void add_tile(SampleTask& t, size_t column, int vectors, int tail) {
 
 template <class S>
 void residual_sample(SampleTask& t) {
-    if (t.norm == Norm::none)
+    if (t.hidden || t.norm == Norm::none)
         list_active<S, false, false, false>(t);
     else if (!t.gain)
         list_active<S, true, false, false>(t);

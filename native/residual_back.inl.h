@@ -42,7 +42,7 @@ void dots(const SampleBackTask& t, size_t column, int tail, bool add) {
             : S::put_sums(t.sums + k, sum[0], sum[1], sum[2], sum[3]);
     };
     uint32_t k = 0, whole = t.count;
-    if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, t.indices[whole - 1], t.width, t.width));
+    if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, t.indices[whole - 1], t.units, t.width));
     for (; k + 4 <= whole; k += 4) rows.template operator()<4, false>(k);
     if (whole - k == 3)
         rows.template operator()<3, false>(k);
@@ -86,15 +86,22 @@ void sweep(const SampleBackTask& t, float level, float factor) {
     }
 }
 
+// Activation::slope at a unit of a list: 1, or only below the clip.
+struct SlopeOfListed {
+    bool bounded;
+    float clip;
+    explicit SlopeOfListed(const Activation& phi)
+        : bounded(!phi.identity && (!std::isinf(phi.clip) || phi.floor != 0.0f)), clip(phi.clip) {}
+    bool operator()(float value) const { return !bounded || std::fabs(value) < clip; }
+};
+
 template <class S, bool Normed>
 void through_units(SampleBackTask& t) {
-    const Activation& phi = t.activation;
-    // Activation::slope: 1 at every unit of a list, or only below the clip.
-    const bool bounded = !phi.identity && (!std::isinf(phi.clip) || phi.floor != 0.0f);
+    const SlopeOfListed passes(t.activation);
     const float beta = t.beta, mean = t.moments.mean, inverse = t.moments.inverse;
     float sum_u = 0.0f, sum_ux = 0.0f;
     for (uint32_t k = 0; k < t.count; ++k) {
-        const float d = !bounded || std::fabs(t.values[k]) < phi.clip ? beta * t.sums[k] : 0.0f;
+        const float d = passes(t.values[k]) ? beta * t.sums[k] : 0.0f;
         if constexpr (!Normed) {
             t.sums[k] = d;
             continue;
@@ -117,6 +124,77 @@ void through_units(SampleBackTask& t) {
     for (uint32_t k = 0; k < t.count; ++k) t.below[t.indices[k]] += t.sums[k];
 }
 
+// ∂L/∂n(x) = Σ_k δ_k W₁[i_k], in some columns.
+template <class S, int N, bool Tail>
+void into_stream(const SampleBackTask& t, size_t column, int tail) {
+    typename S::F sums[N];
+#pragma GCC unroll 32
+    for (int v = 0; v < N; ++v) sums[v] = S::zero();
+    add_rows<S, N, Tail>({t.deltas, t.indices, t.count, t.width, t.units, false}, t.inner_weight + column, tail, sums);
+    if (Tail) sums[N - 1] = S::keep(sums[N - 1], S::first(all_lanes<S>(), tail));
+#pragma GCC unroll 32
+    for (int v = 0; v < N; ++v) S::store(t.into + column + v * S::W, sums[v]);
+}
+
+template <class S, int N = S::kWide>
+void into_tile(const SampleBackTask& t, size_t column, int vectors, int tail) {
+    if constexpr (N > 0) {
+        if (vectors != N) return into_tile<S, N - 1>(t, column, vectors, tail);
+        tail ? into_stream<S, N, true>(t, column, tail) : into_stream<S, N, false>(t, column, 0);
+    }
+}
+
+// Calls of(j, lanes) for the vectors of a row, the last of which may have fewer lanes.
+template <class S, class Of>
+inline void each_vector(size_t width, Of of) {
+    size_t j = 0;
+    for (; j + S::W <= width; j += S::W) of(j, S::W);
+    if (j < width) of(j, static_cast<int>(width - j));
+}
+
+// From ∂L/∂n(x) to ∂L/∂x; g, `into` and the sums have zeros behind the width, and so has `below`.
+template <class S>
+void through_norm(const SampleBackTask& t) {
+    using F = typename S::F;
+    const F mean = S::set1(t.moments.mean), inverse = S::set1(t.moments.inverse);
+    auto get = [](const float* p, int lanes) { return lanes == S::W ? S::load(p) : S::load_n(p, lanes); };
+    auto at_stream = [&](size_t j, int lanes) { return S::mul(S::sub(get(t.x + j, lanes), mean), inverse); };
+    auto by_gain = [&](size_t j, int lanes) {
+        const F v = S::load(t.into + j);
+        return t.gain ? S::mul(get(t.gain + j, lanes), v) : v;
+    };
+    F sum_u = S::zero(), sum_ux = S::zero();
+    each_vector<S>(t.width, [&](size_t j, int lanes) {
+        F x = at_stream(j, lanes);
+        if (lanes < S::W) x = S::keep(x, S::first(all_lanes<S>(), lanes));
+        const F v = S::load(t.into + j), u = by_gain(j, lanes);
+        if (t.shift_sums) S::store(t.shift_sums + j, S::add(S::load(t.shift_sums + j), v));
+        if (t.gain_sums) S::store(t.gain_sums + j, S::fma(v, x, S::load(t.gain_sums + j)));
+        sum_u = S::add(sum_u, u);
+        sum_ux = S::fma(u, x, sum_ux);
+    });
+    if (!t.below) return;
+    const float n = static_cast<float>(t.width);
+    const F level = S::set1(t.norm == Norm::layer ? S::sum(sum_u) / n : 0.0f), along = S::set1(-S::sum(sum_ux) / n);
+    each_vector<S>(t.width, [&](size_t j, int lanes) {
+        const F u = S::fma(along, at_stream(j, lanes), S::sub(by_gain(j, lanes), level));
+        F below = S::fma(inverse, u, S::load(t.g + j));
+        if (lanes < S::W) below = S::keep(below, S::first(all_lanes<S>(), lanes));
+        S::store(t.below + j, below);
+    });
+}
+
+// Back through φ and W₁.
+template <class S>
+void through_inner(SampleBackTask& t) {
+    const SlopeOfListed passes(t.activation);
+    for (uint32_t k = 0; k < t.count; ++k) t.deltas[k] = passes(t.values[k]) ? t.beta * t.sums[k] : 0.0f;
+    if (!t.below && !t.shift_sums && !t.gain_sums) return;
+    each_tile<S>(t.width, S::kWide, [&t](size_t column, int vectors, int tail) { into_tile<S>(t, column, vectors, tail); });
+    if (t.norm != Norm::none) return through_norm<S>(t);
+    for (size_t j = 0; j < t.width; j += S::W) S::store(t.below + j, S::add(S::load(t.g + j), S::load(t.into + j)));
+}
+
 template <class S>
 void sample_back(SampleBackTask& t) {
     each_tile<S>(t.width, kDots<S>, [&t](size_t column, int vectors, int tail) { dots_tile<S>(t, column, vectors, tail); });
@@ -125,7 +203,10 @@ void sample_back(SampleBackTask& t) {
         for (uint32_t k = 0; k < t.count; ++k) t.along += static_cast<double>(t.values[k]) * t.sums[k];
         for (size_t j = 0; j < t.width; ++j) t.along += static_cast<double>(t.g[j]) * t.bias[j];
     }
-    t.norm == Norm::none ? through_units<S, false>(t) : through_units<S, true>(t);
+    if (t.inner_weight)
+        through_inner<S>(t);
+    else
+        t.norm == Norm::none ? through_units<S, false>(t) : through_units<S, true>(t);
 }
 
 template <class S, int N, bool Tail, class I>

@@ -3,6 +3,8 @@
 //   ∂L/∂φ = β ⟨g, W[i]⟩ where i is active      u = gain · φ′ · ∂L/∂φ, zero elsewhere
 //   ∂L/∂x = g + inverse · (u − Σu/N − x̂ Σ(u x̂)/N)                     (no Σu with RMSNorm, neither without a norm)
 //
+// With two matrices u = gain · W₁ᵀ δ, δ = φ′ · ∂L/∂φ, has no zeros, and ∂L/∂W₁[i] = Σ δ_i n(x) over the samples in which i is active.
+//
 // The samples go back through a stretch of blocks group by group, as in the forward (a relay); when all have passed, the
 // owner of the stretch makes its parameters' gradients of all samples' g, in order, whatever the number of threads.
 #include <algorithm>
@@ -25,6 +27,9 @@ struct PartScratch {
     float *for_shift, *for_gain;  // of every active unit of each block of a stretch
     double* along;                // of every sample and block of a stretch
     float* totals;                // a vector parameter's gradient
+    // Of blocks of two matrices: ∂L/∂n(x) of one sample; of every block of a stretch what its norm's gradients are so far, and δ of
+    // its active units; and n(x) of all samples of one block.
+    float *into, *shift_sums, *gain_sums, *deltas, *normed;
 };
 
 struct ResidualBackward {
@@ -41,6 +46,7 @@ struct ResidualBackward {
     const Kernels& k = kernels();
     const ResidualKernels& r = residual_kernels();
     const size_t stride = round_up(width, static_cast<size_t>(k.lanes));
+    const bool two = std::any_of(blocks, blocks + n_blocks, [](const ResidualBlock& b) { return b.inner_weight != nullptr; });
     // g behind a stretch, which another thread writes. When one is at stretch s, all threads have finished what they did
     // more than `parts` stretches above it, so that two more than that may take turns.
     std::vector<float*> handed = std::vector<float*>(static_cast<size_t>(parts) + 2);
@@ -49,7 +55,8 @@ struct ResidualBackward {
     bool wants(size_t l, Part which) const { return gradients[l].part[which].wanted; }
     // Whether ⟨g, W[i]⟩ of this block is of use to anybody.
     bool wants_sums(size_t l) const {
-        return l || grad_h || wants(l, kGain) || wants(l, kShift) || wants(l, kScale);
+        return l || grad_h || wants(l, kGain) || wants(l, kShift) || wants(l, kScale) || wants(l, kInnerWeight) ||
+               wants(l, kInnerBias);
     }
 
     void place(Cutter& cutter) {
@@ -59,12 +66,17 @@ struct ResidualBackward {
         for (PartScratch& own : scratch) {
             own.g.assign(relay.longest() - 1, nullptr);
             for (float*& g : own.g) g = cutter.cut<float>(batch * stride);
-            own.sums = cutter.cut<float>(width + 4);
+            own.sums = cutter.cut<float>(saved.most + 4);
             own.below = cutter.cut<float>(stride);
             own.for_shift = cutter.cut<float>(relay.longest() * most);
             own.for_gain = cutter.cut<float>(relay.longest() * most);
             own.along = cutter.cut<double>(relay.longest() * batch);
-            own.totals = cutter.cut<float>(stride);
+            own.totals = cutter.cut<float>(std::max(stride, saved.most));
+            own.into = cutter.cut<float>(two ? stride : 0);
+            own.shift_sums = cutter.cut<float>(two ? relay.longest() * stride : 0);
+            own.gain_sums = cutter.cut<float>(two ? relay.longest() * stride : 0);
+            own.deltas = cutter.cut<float>(two ? relay.longest() * most : 0);
+            own.normed = cutter.cut<float>(two ? batch * stride : 0);
         }
         room = most;
     }
@@ -106,8 +118,13 @@ struct ResidualBackward {
         const SavedUnits units = saved.units(l);
         const size_t in_stretch = l - s.blocks.first;
         SampleBackTask task{};
-        task.width = width;
+        const bool inner = block.inner_weight != nullptr;
+        task.width = width, task.units = block.units();
         task.norm = block.norm, task.gain = block.gain, task.activation = block.layer.activation;
+        task.inner_weight = block.inner_weight;
+        task.into = s.own.into;
+        task.shift_sums = inner && wants(l, kShift) ? s.own.shift_sums + in_stretch * stride : nullptr;
+        task.gain_sums = inner && wants(l, kGain) ? s.own.gain_sums + in_stretch * stride : nullptr;
         task.weight = static_cast<const float*>(block.layer.weight);
         task.beta = block.beta();
         task.sums = s.own.sums;
@@ -124,6 +141,7 @@ struct ResidualBackward {
                     __builtin_prefetch(task.x + kRowsAhead * width + i, 0, 3);
             task.values = units.values + first, task.indices = units.indices + first;
             task.count = units.sample_start[b + 1] - units.sample_start[b];
+            task.deltas = inner ? s.own.deltas + in_stretch * room + first : nullptr;
             task.for_shift = wants(l, kShift) ? s.own.for_shift + in_stretch * room + first : nullptr;
             task.for_gain = wants(l, kGain) ? s.own.for_gain + in_stretch * room + first : nullptr;
             r.sample_back(task);
@@ -145,31 +163,43 @@ struct ResidualBackward {
             for (size_t c = 0; c < width; ++c) totals[c] *= beta;
             take(l, kBias, block.layer.bias, width, totals);
         }
-        const PartGradient& w = gradients[l].part[kWeight];
-        if (w.wanted) {
+        // A matrix with a row for each unit, whose gradient is Σ values · g over the samples in which the unit is active.
+        auto take_rows = [&](Part which, float* weight, const float* values, const float* g, float factor) {
+            const PartGradient& w = gradients[l].part[which];
             WeightRowsTask task{};
-            task.g = behind(s, l), task.g_stride = stride;
-            task.weight = static_cast<float*>(block.layer.weight);
-            task.width = width, task.first = 0, task.last = width;
+            task.g = g, task.g_stride = stride;
+            task.weight = weight;
+            task.width = width, task.first = 0, task.last = block.units();
             task.column_start = units.column_start, task.entries = units.entries;
-            task.values = units.values, task.samples = units.samples;
+            task.values = values, task.samples = units.samples;
             task.wide_samples = index_bytes(batch) == 4;
-            task.beta = beta;
+            task.beta = factor;
             task.optimizer = w.optimizer;
             task.gradient = w.gradient, task.state1 = w.state1, task.state2 = w.state2;
             r.weight_rows(task);
+        };
+        if (wants(l, kWeight)) take_rows(kWeight, static_cast<float*>(block.layer.weight), units.values, behind(s, l), beta);
+        if (wants(l, kInnerWeight)) {  // before the norm's parameters change
+            for (size_t b = 0; b < batch; ++b)
+                r.normalise(saved.stream(l) + b * width, width, saved.moments(l)[b], block.gain, block.shift,
+                            s.own.normed + b * stride);
+            take_rows(kInnerWeight, block.inner_weight, s.own.deltas + in_stretch * room, s.own.normed, 1.0f);
         }
         auto sum_units = [&](const float* summands) {
             summands += in_stretch * room;
-            for (size_t i = 0; i < width; ++i) {
+            for (size_t i = 0; i < block.units(); ++i) {
                 float sum = 0.0f;
                 for (uint32_t j = units.column_start[i]; j < units.column_start[i + 1]; ++j) sum += summands[units.entries[j]];
                 totals[i] = sum;
             }
             return totals;
         };
-        if (wants(l, kGain)) take(l, kGain, block.gain, width, sum_units(s.own.for_gain));
-        if (wants(l, kShift)) take(l, kShift, block.shift, width, sum_units(s.own.for_shift));
+        if (wants(l, kInnerBias)) take(l, kInnerBias, block.inner_bias, block.units(), sum_units(s.own.deltas));
+        auto norm_gradient = [&](const float* of_units, const float* sums) {
+            return block.inner_weight ? sums + in_stretch * stride : sum_units(of_units);
+        };
+        if (wants(l, kGain)) take(l, kGain, block.gain, width, norm_gradient(s.own.for_gain, s.own.gain_sums));
+        if (wants(l, kShift)) take(l, kShift, block.shift, width, norm_gradient(s.own.for_shift, s.own.shift_sums));
         if (wants(l, kScale)) {
             double total = 0.0;
             for (size_t b = 0; b < batch; ++b) total += s.own.along[in_stretch * batch + b];
@@ -184,6 +214,10 @@ struct ResidualBackward {
             if (number % team != me) continue;
             const Stretch s{number, relay.blocks(number), scratch[me]};
             const bool last = number + 1 == relay.stretches();
+            if (two) {
+                std::memset(s.own.shift_sums, 0, s.blocks.size() * stride * sizeof(float));
+                std::memset(s.own.gain_sums, 0, s.blocks.size() * stride * sizeof(float));
+            }
             for (size_t m = 0; m < relay.groups(); ++m) {
                 const Range samples = relay.samples(m);
                 last ? take_grad_out(s, samples) : relay.await(number + 1, m);
@@ -205,10 +239,10 @@ struct ResidualBackward {
 void residual_backward(const ResidualBlock* blocks, const BlockGradient* gradients, size_t n, char* saved,
                        const float* grad_out, size_t grad_out_stride, size_t batch, float* grad_h,
                        size_t grad_h_stride, int threads) {
-    const size_t width = blocks[0].layer.inputs;
+    const size_t width = blocks[0].layer.outputs;
     const int most = static_cast<int>(std::min<size_t>(n, static_cast<size_t>(std::max(threads, 1))));
     ResidualBackward back{blocks,   gradients,       n,      batch,         width,
-                          {saved, batch, n, width},  grad_out, grad_out_stride, grad_h, grad_h_stride, most};
+                          {saved, batch, n, width, most_units(blocks, n)}, grad_out, grad_out_stride, grad_h, grad_h_stride, most};
     Scratch scratch(back);
     run_team(back.parts, [&back](int id, int team) { back.run(id, team); });
 }

@@ -11,14 +11,26 @@ class Residual {
 public:
     // norm: 0 none, 1 RMSNorm, 2 LayerNorm. β is `scale`, or what lies in learned_scale when a call runs.
     void add(Array weight, std::optional<Array> bias, int kind, float threshold, float clip, int norm, float eps,
-             std::optional<Array> gain, std::optional<Array> shift, float scale, std::optional<Array> learned_scale) {
+             std::optional<Array> gain, std::optional<Array> shift, float scale, std::optional<Array> learned_scale,
+             std::optional<Array> inner_weight, std::optional<Array> inner_bias) {
         const size_t l = blocks_.size();
         ResidualBlock block;
         block.layer = to_layer(weight, bias, kind, threshold, clip, l);
-        const size_t width = block.layer.inputs;
-        if (!width || block.layer.outputs != width || (l && blocks_[0].layer.inputs != width))
+        const size_t width = block.layer.outputs, units = block.layer.inputs;
+        if (!width || !units || (!inner_weight && units != width) || (l && blocks_[0].layer.outputs != width))
             throw std::invalid_argument("The weight of block " + std::to_string(l) + " has shape " + shape_of(weight) +
-                                        "; the blocks of a stream have square weights of one width.");
+                                        "; the blocks of a stream have weights of one width, square without an inner weight.");
+        if (inner_weight) {
+            const Layer inner = to_layer(*inner_weight, inner_bias, 3, 0.0f, INFINITY, l);
+            if (inner.bf16 || inner.outputs != units || inner.inputs != width ||
+                !has_strides(*inner_weight, static_cast<int64_t>(width), 1))
+                throw std::invalid_argument("The inner weight of block " + std::to_string(l) + " has shape " +
+                                            shape_of(*inner_weight) + "; it must be a float32 matrix (" +
+                                            std::to_string(units) + ", " + std::to_string(width) + "), row by row.");
+            block.inner_weight = static_cast<float*>(inner.weight), block.inner_bias = inner.bias;
+        } else if (inner_bias) {
+            throw std::invalid_argument("Block " + std::to_string(l) + " has an inner bias without an inner weight.");
+        }
         if (norm < 0 || norm > 2)
             throw std::invalid_argument("The norm is " + std::to_string(norm) + "; it is 0, 1 or 2.");
         block.norm = static_cast<Norm>(norm);
@@ -55,7 +67,7 @@ public:
         void* memory = nullptr;
         {
             nb::gil_scoped_release release;
-            Block saved(SavedStream{nullptr, batch, blocks_.size(), width()}.bound());
+            Block saved(SavedStream{nullptr, batch, blocks_.size(), width(), most()}.bound());
             result = residual_forward(blocks_.data(), blocks_.size(), h.data(), h.stride(0), batch, out.data(),
                                       out.stride(0), saved.data(), threads);
             memory = saved.release();
@@ -81,8 +93,8 @@ public:
             std::copy_n(stream.stream(0) + b * width(), width(), out.data() + static_cast<int64_t>(b) * out.stride(0));
     }
 
-    // Per block, in the order of Part: the bits of `wants`, five optimizers, and fifteen addresses: a gradient and two
-    // states of each parameter. As Chain::backward otherwise.
+    // Per block, in the order of Part: the bits of `wants`, as many optimizers, and three addresses of each: a gradient and two
+    // states. As Chain::backward otherwise.
     void backward(Bytes saved, Matrix grad_out, std::optional<Matrix> grad_h, int threads, const std::vector<int>& wants,
                   const std::vector<Optimizer>& optimizers, const std::vector<int>& groups,
                   const std::vector<uintptr_t>& addresses, bool row_gradients) const {
@@ -92,7 +104,7 @@ public:
             throw std::invalid_argument("The input gradient's batch differs from the output gradient's.");
         const SavedStream stream = view(saved, batch);
         if (wants.size() != n || groups.size() != kParts * n || addresses.size() != 3 * kParts * n)
-            throw std::invalid_argument("wants, groups and addresses must hold one, five and fifteen entries per block.");
+            throw std::invalid_argument("wants, groups and addresses must hold one, seven and twenty-one entries per block.");
         std::vector<BlockGradient> gradients(n);
         RowGradients rows;
         for (size_t l = 0; l < n; ++l) {
@@ -100,7 +112,8 @@ public:
             if (block.layer.bf16)
                 throw std::invalid_argument("Blocks with bfloat16 weights have no backward; use float32 weights.");
             const bool there[kParts] = {true, block.layer.bias != nullptr, block.gain != nullptr, block.shift != nullptr,
-                                        block.learned_scale != nullptr};
+                                        block.learned_scale != nullptr, block.inner_weight != nullptr,
+                                        block.inner_bias != nullptr};
             for (size_t i = 0; i < kParts; ++i) {
                 PartGradient& part = gradients[l].part[i];
                 part.wanted = (wants[l] >> i & 1) && there[i];
@@ -127,9 +140,10 @@ public:
     }
 
 private:
-    size_t width() const { return blocks_.front().layer.inputs; }
+    size_t width() const { return blocks_.front().layer.outputs; }
+    size_t most() const { return most_units(blocks_.data(), blocks_.size()); }
     SavedStream view(const Bytes& saved, size_t batch) const {
-        const SavedStream stream{reinterpret_cast<char*>(saved.data()), batch, blocks_.size(), width()};
+        const SavedStream stream{reinterpret_cast<char*>(saved.data()), batch, blocks_.size(), width(), most()};
         stream.check(saved.shape(0));
         return stream;
     }
@@ -138,7 +152,8 @@ private:
         if (row_major_) throw std::invalid_argument("The blocks have weights that lie row by row; run what turned() gives.");
     }
     void check_size(size_t batch) const {
-        if (batch * width() >> 32) throw std::invalid_argument("Batch times width reaches 2^32; split the batch.");
+        if (batch * std::max(width(), most()) >> 32)
+            throw std::invalid_argument("Batch times width reaches 2^32; split the batch.");
     }
     std::vector<ResidualBlock> blocks_;
     bool row_major_ = false;
@@ -152,7 +167,8 @@ void bind_residual(nb::module_& m) {
         .def(nb::init<>())
         .def("add", &Residual::add, nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(), "kind"_a,
              "threshold"_a, "clip"_a, "norm"_a, "eps"_a, nb::arg("gain").noconvert().none(),
-             nb::arg("shift").noconvert().none(), "scale"_a, nb::arg("learned_scale").noconvert().none())
+             nb::arg("shift").noconvert().none(), "scale"_a, nb::arg("learned_scale").noconvert().none(),
+             nb::arg("inner_weight").noconvert().none(), nb::arg("inner_bias").noconvert().none())
         .def("turned", &Residual::turned, "threads"_a)
         .def_prop_ro("row_major", &Residual::row_major)
         .def("forward", &Residual::forward, nb::arg("h").noconvert(), nb::arg("out").noconvert(), "threads"_a)

@@ -26,6 +26,7 @@ struct Avx2 {
     static constexpr int kPacked = 8;  // vectors of a forward tile read from a packed copy
     static constexpr int kBack = 5;    // vectors of a backward tile: 5 weights, 5 gradients, 4 sums, 2 temporaries
     static constexpr int kShared = 3;   // vectors of a tile of four samples that share their active units
+    static constexpr int kInner = 2;    // rows of a tile of four units in the dense product of a block of two matrices
     using F = __m256;
     using A = __m256;  // which lanes are active
 

@@ -12,6 +12,7 @@ struct Avx512 {
     static constexpr int kPacked = 8;
     static constexpr int kBack = 5;
     static constexpr int kShared = 6;
+    static constexpr int kInner = 6;
     using F = __m512;
     using A = __mmask16;
 

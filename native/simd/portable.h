@@ -12,6 +12,7 @@ struct Portable {
     static constexpr int kPacked = 4;
     static constexpr int kBack = 4;
     static constexpr int kShared = 2;
+    static constexpr int kInner = 1;
     struct F {
         float v[W];
     };

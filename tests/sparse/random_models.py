@@ -64,6 +64,39 @@ class Residual(nn.Module):
         return x + self.block(x)
 
 
+class OneMatrix(nn.Module):
+    """A block that can be read off its forward; β is a number, a parameter, or none."""
+
+    def __init__(self, dice: Random, width: int) -> None:
+        super().__init__()
+        self.norm = dice.choice(
+            [nn.Identity, nn.LayerNorm, nn.RMSNorm, lambda w: nn.LayerNorm(w, elementwise_affine=False)]
+        )(width)
+        self.act, self.fc = activation(dice), linear(dice, width, width)
+        self.beta = dice.choice([0.5, 1.0, nn.Parameter(torch.tensor(0.7))])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.beta * self.fc(self.act(self.norm(x)))
+
+
+class TwoMatrices(OneMatrix):
+    def __init__(self, dice: Random, width: int) -> None:
+        super().__init__(dice, width)
+        hidden = dice.choice(WIDTHS)
+        self.up, self.fc = linear(dice, width, hidden), linear(dice, hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.act(self.up(self.norm(x)))
+        return self.fc(h) * self.beta + x
+
+
+def residual_blocks(dice: Random, width: int, dims: int) -> nn.Module:
+    blocks: list[nn.Module] = [dice.choice([OneMatrix, TwoMatrices])(dice, width) for _ in range(dice.randint(1, 4))]
+    if dice.random() < 0.3:
+        blocks.insert(dice.randint(0, len(blocks)), filler(dice, width, dims))
+    return nn.Sequential(*blocks, linear(dice, width, 5))
+
+
 class Branches(nn.Module):
     """Two readers of one activation's output, joined by a product, a sum or a concatenation."""
 
@@ -260,6 +293,7 @@ def transformer(dice: Random, width: int, dims: int) -> nn.Module:
 KINDS: dict[str, Callable[[Random, int, int], nn.Module]] = {
     "sequential": sequential,
     "residual": Residual,
+    "residual blocks": residual_blocks,
     "branches": Branches,
     "early exit": EarlyExit,
     "shared layers": Shared,

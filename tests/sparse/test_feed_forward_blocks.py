@@ -75,7 +75,8 @@ def test_a_byte_transformer_whose_thresholds_are_held(products):
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer", None])
-def test_residual_blocks_of_two_matrices(norm, products):
+def test_few_residual_blocks_of_two_matrices_go_module_by_module_on_several_threads(norm, products):
+    torch.set_num_threads(2)
     model = hn.residual_mlp(12, 5, lambda: hn.CST(1.2, 0.8), blocks=3, width=24, hidden=48, norm=norm)
     assert_alike(*twins(model), torch.randn(9, 12))
     assert len(products) >= 3

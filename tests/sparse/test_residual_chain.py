@@ -21,7 +21,7 @@ FORMS = [
 ]
 
 
-def blocks(width, count, norm, affine, phi, seed, bias=True, learned=False):
+def blocks(width, count, norm, affine, phi, seed, bias=True, learned=False, units=None):
     g = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -29,7 +29,7 @@ def blocks(width, count, norm, affine, phi, seed, bias=True, learned=False):
 
     return [
         ResidualBlock(
-            normal(width, width) / width**0.5,
+            normal(width, units or width) / width**0.5,
             normal(width) / 10 if bias else None,
             phi,
             norm,
@@ -37,6 +37,8 @@ def blocks(width, count, norm, affine, phi, seed, bias=True, learned=False):
             1 + normal(width) / 5 if affine else None,
             normal(width) / 5 if affine and norm is Norm.LAYER else None,
             torch.tensor(0.7 - layer) if learned else 0.6,
+            normal(units, width) / width**0.5 if units else None,
+            normal(units) / 10 if units and bias else None,
         )
         for layer in range(count)
     ]
@@ -78,6 +80,45 @@ def test_matches_dense_float64(norm, affine, threads):
         assert engine_calls() == before + 1
 
 
+# (batch, width, units): narrower, wider, as wide, a single unit, and more samples than go together.
+TWO_MATRICES = {
+    1: [(0, 5, 7), (1, 33, 20), (40, 300, 300), (7, 3, 2), (50, 17, 1)],
+    2: [(9, 50, 70), (130, 16, 64)],
+}
+
+
+@pytest.mark.parametrize(("norm", "affine"), FORMS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_two_matrices_match_dense_float64(norm, affine, threads):
+    torch.set_num_threads(threads)
+    cases = itertools.product(TWO_MATRICES[threads], (False, True), (False, True))
+    for number, ((batch, width, units), bias, learned) in enumerate(cases):
+        name = sorted(ACTIVATIONS)[number % len(ACTIVATIONS)]
+        count = 1 if name == "fatrelu" else 3
+        chain = blocks(width, count, norm, affine, ACTIVATIONS[name], number, bias, learned, units)
+        x = torch.randn(batch, width, generator=torch.Generator().manual_seed(number)) * 2 + 0.3
+        before = engine_calls()
+        check(x, chain)
+        assert engine_calls() == before + 1
+
+
+def test_blocks_of_one_and_of_two_matrices_in_one_chain():
+    one, two = (blocks(24, 2, Norm.LAYER, True, Activation.crelu(0.4, 1.0), 3, units=n) for n in (None, 40))
+    wider = blocks(24, 1, Norm.NONE, False, Activation.cst(0.4, 1.0), 4, units=90)
+    check(torch.randn(11, 24, generator=torch.Generator().manual_seed(0)), [one[0], two[0], *wider, two[1], one[1]])
+
+
+def test_weights_that_are_not_numbers_stay_in_their_rows():
+    # A vector of weights that is read beyond the end of its row must not carry what follows into the sums.
+    (block,) = blocks(20, 1, Norm.RMS, True, Activation.crelu(0.2, 1.0), 0, units=9)
+    block.inner_weight[4] = float("inf")
+    x = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
+    hidden = torch.nn.functional.linear(block.normed(x), block.inner_weight, block.inner_bias)
+    ours, dense = residual_chain(x, [block]), dense_residual(x, [block])
+    assert not torch.isfinite(hidden[:, 4]).any()
+    torch.testing.assert_close(ours, dense, equal_nan=True)
+
+
 def test_a_stream_far_from_zero_keeps_its_precision():
     chain = blocks(64, 2, Norm.LAYER, True, Activation.crelu(0.8, 1.0), 3)
     check(torch.randn(8, 64) + 50.0, chain)
@@ -87,9 +128,10 @@ def test_more_samples_than_16_bits_count():
     check(torch.randn(66_000, 5), blocks(5, 1, Norm.RMS, True, Activation.crelu(0.2, 0.9), 0))
 
 
+@pytest.mark.parametrize("units", [None, 31])
 @pytest.mark.parametrize("norm", list(Norm))
-def test_nan_and_inf_propagate_as_dense(norm):
-    chain = blocks(20, 2, norm, bool(norm), Activation.crelu(0.5, 0.8), 0)
+def test_nan_and_inf_propagate_as_dense(norm, units):
+    chain = blocks(20, 2, norm, bool(norm), Activation.crelu(0.5, 0.8), 0, units=units)
     for bad in (float("nan"), float("inf")):
         x = torch.randn(4, 20)
         x[1, 3] = bad
@@ -103,8 +145,9 @@ def test_a_learned_scale_of_zero_has_its_gradient():
     check(torch.randn(5, 16), zero)
 
 
-def test_gradients_of_a_part_of_the_parameters():
-    chain = blocks(12, 2, Norm.LAYER, True, Activation.cst(0.3, 1.0), 0, learned=True)
+@pytest.mark.parametrize("units", [None, 19])
+def test_gradients_of_a_part_of_the_parameters(units):
+    chain = blocks(12, 2, Norm.LAYER, True, Activation.cst(0.3, 1.0), 0, learned=True, units=units)
     parameters, places = parameters_of(chain)
     x = torch.randn(6, 12)
     for wanted in range(len(parameters) + 1):
@@ -119,8 +162,9 @@ def test_gradients_of_a_part_of_the_parameters():
                 torch.testing.assert_close(ours, dense, rtol=1e-4, atol=1e-5)
 
 
-def test_second_derivatives():
-    chain = blocks(6, 2, Norm.RMS, True, Activation.crelu(0.3, 5.0), 0, learned=True)
+@pytest.mark.parametrize("units", [None, 9])
+def test_second_derivatives(units):
+    chain = blocks(6, 2, Norm.RMS, True, Activation.crelu(0.3, 5.0), 0, learned=True, units=units)
     parameters, places = parameters_of(chain)
     found = []
     for run in (residual_chain, dense_residual):
@@ -170,15 +214,22 @@ def test_wrong_arguments_are_sentences():
         residual_chain(torch.randn(2, 5), [])
     with pytest.raises(ValueError, match="a gain needs a norm"):
         residual_chain(torch.randn(2, 6), [ResidualBlock(block.weight, None, block.phi, gain=torch.ones(6))])
+    with pytest.raises(ValueError, match=r"inner_weight of block 0 has shape \(4, 5\); it must be \(4, 6\)"):
+        residual_chain(
+            torch.randn(2, 6), [ResidualBlock(torch.ones(6, 4), None, block.phi, inner_weight=torch.ones(4, 5))]
+        )
+    with pytest.raises(ValueError, match="no inner weight"):
+        residual_chain(torch.randn(2, 6), [ResidualBlock(block.weight, None, block.phi, inner_bias=torch.ones(6))])
     with pytest.raises(ValueError, match="but the input is"):
         residual_chain(torch.randn(2, 6), [ResidualBlock(block.weight.double(), None, block.phi)])
 
 
+@pytest.mark.parametrize("units", [None, 53])
 @pytest.mark.parametrize(("norm", "affine"), FORMS)
-def test_threads_share_the_work_and_change_no_bit(norm, affine):
+def test_threads_share_the_work_and_change_no_bit(norm, affine, units):
     # Blocks belong to threads and groups of samples pass by: more blocks than threads, groups of unequal sizes, and
     # fewer samples than groups.
-    chain = blocks(40, 13, norm, affine, Activation.crelu(0.4, 1.0), 5, learned=True)
+    chain = blocks(40, 13, norm, affine, Activation.crelu(0.4, 1.0), 5, learned=True, units=units)
     for batch in (1, 2, 9):
         x = torch.randn(batch, 40, generator=torch.Generator().manual_seed(batch))
         found = []
@@ -189,9 +240,10 @@ def test_threads_share_the_work_and_change_no_bit(norm, affine):
             assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-def test_a_batch_is_its_samples_one_by_one():
+@pytest.mark.parametrize("units", [None, 30])
+def test_a_batch_is_its_samples_one_by_one(units):
     torch.set_num_threads(2)
-    chain = blocks(37, 5, Norm.LAYER, True, Activation.crelu(0.4, 1.0), 5)
+    chain = blocks(37, 5, Norm.LAYER, True, Activation.crelu(0.4, 1.0), 5, units=units)
     x = torch.randn(6, 37)
     with torch.no_grad():
         whole = residual_chain(x, chain)

@@ -88,6 +88,60 @@ def test_hush_residual_mlp(norm, scale):
         torch.testing.assert_close(fast(torch.ones(1, 12)), plain(torch.ones(1, 12)))
 
 
+@pytest.mark.parametrize("norm", ["rms", "layer", None])
+@pytest.mark.parametrize("layout", ["torch", "input_major"])
+def test_blocks_of_two_matrices_are_fused(norm, layout):
+    torch.set_num_threads(1)
+    model = hn.residual_mlp(12, 5, lambda: hn.CST(0.9, 0.8), blocks=4, width=24, hidden=40, norm=norm)
+    plain, fast = twins(model, layout=layout)
+    assert taken(fast) == [8]
+    # The first matrix is read row by row, whatever the others' layout.
+    assert all(block.up.weight.is_contiguous() for block in fast.blocks)
+    assert all(block.down.weight.is_contiguous() == (layout == "torch") for block in fast.blocks)
+    with engine_runs():
+        assert_alike(plain, fast, torch.randn(7, 12))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(torch.ones(1, 12)), plain(torch.ones(1, 12)))
+
+
+class TwoMatrices(Block):
+    """A Linear more, as a user of plain torch writes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.fc = nn.Linear(16, 20), nn.Linear(20, 16)
+
+    def forward(self, x):
+        return x + self.fc(self.act(self.up(self.norm(x))))
+
+
+class ThreeMatrices(TwoMatrices):
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return x + self.fc(self.act(self.up(self.more(self.norm(x)))))
+
+
+def test_edits_of_a_block_of_two_matrices_take_effect():
+    torch.set_num_threads(1)
+    plain, fast = twins(model(TwoMatrices(), TwoMatrices()))
+    assert taken(fast) == [4]
+    x = torch.randn(7, 12)
+    assert_alike(plain, fast, x)
+
+    def resize(m):
+        m[2].up, m[2].fc = nn.Linear(16, 8), nn.Linear(8, 16)
+        for p in (*m[2].up.parameters(), *m[2].fc.parameters()):
+            nn.init.constant_(p, 0.1)
+
+    for edit in (lambda m: m[1].up.weight.data.mul_(2.0), lambda m: setattr(m[1].up, "bias", None), resize):
+        for m in (plain, fast):
+            edit(m)
+        assert_alike(plain, fast, x)
+
+
 @pytest.mark.parametrize("make", [Block, Wrapped, lambda: Block(norm=nn.RMSNorm)])
 def test_plain_torch_blocks_are_fused(make):
     plain, fast = twins(model(make(), make(), make()))
@@ -104,6 +158,7 @@ def test_plain_torch_blocks_are_fused(make):
         (InPlace, "changes a tensor in place"),
         (PostNorm, "the normalised|behind"),
         (Twice, "adds"),
+        (ThreeMatrices, "has a Linear behind a Linear"),
         (lambda: Block(make=nn.GELU), ""),
         (lambda: Wrapped(0.5), "has a Dropout"),
     ],
@@ -162,8 +217,9 @@ def test_hooks_inside_are_called():
     assert seen == [1]
 
 
+@pytest.mark.parametrize("hidden", [None, 31])
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw"])
-def test_fused_steps(kind):
+def test_fused_steps(kind, hidden):
     torch.set_num_threads(2)
 
     def optimizer(m):
@@ -173,7 +229,9 @@ def test_fused_steps(kind):
             return torch.optim.AdamW(m.parameters(), lr=1e-3, weight_decay=0.1)
         return torch.optim.SGD(m.parameters(), lr=1e-2, momentum=0.9)
 
-    plain = hn.residual_mlp(12, 5, lambda: hn.CReLU(0.4, 1.0), blocks=9, width=24, norm="layer", branch_scale="learned")
+    plain = hn.residual_mlp(
+        12, 5, lambda: hn.CReLU(0.4, 1.0), blocks=9, width=24, hidden=hidden, norm="layer", branch_scale="learned"
+    )
     fast = copy.deepcopy(plain)
     slow_optimizer, fast_optimizer = optimizer(plain), optimizer(fast)
     accelerate(fast, optimizer=fast_optimizer)
@@ -187,8 +245,9 @@ def test_fused_steps(kind):
     assert all(p.grad is None for p in fast.parameters())
 
 
-def test_frozen_copies_follow_the_parameters():
-    plain, fast = twins(model(Block(), Block()), frozen=True)
+@pytest.mark.parametrize("make", [Block, TwoMatrices])
+def test_frozen_copies_follow_the_parameters(make):
+    plain, fast = twins(model(make(), make()), frozen=True)
     with torch.no_grad():
         for _ in range(2):
             torch.testing.assert_close(fast(torch.ones(3, 12)), plain(torch.ones(3, 12)))

@@ -1,4 +1,5 @@
-"""Reads x ← x + β · linear(φ(norm(x))) off a module, or says why it is something else."""
+"""Reads x ← x + β · linear(φ(norm(x))) off a module, with or without a Linear in front of φ, or says why it is
+something else."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ class Reading:
     Attributes:
         block: the module.
         norm: an nn.RMSNorm or nn.LayerNorm, or None.
+        inner: the Linear in front of φ, or None.
         phi, linear: the others.
         scale: β as a number in the code, or the name of the block's attribute.
         touched: every module inside that runs, those that do nothing included.
@@ -33,12 +35,18 @@ class Reading:
 
     block: nn.Module
     norm: nn.Module | None
+    inner: nn.Module | None
     phi: nn.Module
     linear: nn.Module
     scale: float | str
     touched: tuple[nn.Module, ...]
     attributes: tuple[tuple[dict[str, Any], str], ...]
     code: types.CodeType
+
+    @property
+    def linears(self) -> tuple[nn.Module, ...]:
+        """In the order in which they run."""
+        return (self.linear,) if self.inner is None else (self.inner, self.linear)
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,9 @@ class _Scale:
 class _Symbol:
     """What stands for a tensor: how far along the branch it is, and what it went through."""
 
-    stage: str = "stream"  # → normed → active → branch → scaled → block
+    stage: str = "stream"  # → normed → hidden → active → branch → scaled → block
     norm: nn.Module | None = None
+    inner: nn.Module | None = None
     phi: nn.Module | None = None
     linear: nn.Module | None = None
     scale: float | str = 1.0
@@ -87,6 +96,7 @@ class _Symbol:
 _WORDS = {
     "stream": "its input",
     "normed": "the normalised input",
+    "hidden": "a Linear",
     "active": "the activations",
     "branch": "the branch",
     "scaled": "the scaled branch",
@@ -136,12 +146,15 @@ class _Reader:
             return symbol
         if type(child) in _NORMS and symbol.stage == "stream":
             return replace(symbol, stage="normed", norm=child)
-        if symbol.stage in ("stream", "normed") and activation_of(child) is not None:
+        if symbol.stage in ("stream", "normed", "hidden") and activation_of(child) is not None:
             if getattr(child, "inplace", False) and symbol.stage == "stream":
                 raise Unreadable("changes its input in place")
             return replace(symbol, stage="active", phi=child)
-        if is_sparse_linear(child) and "weight" in child._parameters and symbol.stage == "active":
-            return replace(symbol, stage="branch", linear=child)
+        if is_sparse_linear(child) and "weight" in child._parameters:
+            if symbol.stage in ("stream", "normed"):
+                return replace(symbol, stage="hidden", inner=child)
+            if symbol.stage == "active":
+                return replace(symbol, stage="branch", linear=child)
         raise Unreadable(f"has a {kind} behind {_WORDS[symbol.stage]}")
 
 
@@ -155,8 +168,8 @@ def read_block(module: nn.Module) -> Reading | str:
         assert found.phi is not None
         assert found.linear is not None
         return Reading(
-            module, found.norm, found.phi, found.linear, found.scale, tuple(reader.touched), tuple(reader.attributes),
-            code_of(module),
+            module, found.norm, found.inner, found.phi, found.linear, found.scale, tuple(reader.touched),
+            tuple(reader.attributes), code_of(module),
         )  # fmt: skip
     except Unreadable as reason:
         return str(reason)

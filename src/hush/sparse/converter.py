@@ -15,7 +15,7 @@ from . import convolution_crossover, crossover, dense_forward, fused_step
 from .acceleration_report import Report, make_report
 from .block_reader import looks_residual
 from .convolution_form import ConvolutionForm, form_of
-from .in_place_layout import lay_out, sparse_linears, widening_linears
+from .in_place_layout import inner_linears, lay_out, sparse_linears, widening_linears
 from .modules import accelerate_module, decelerate_module
 from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear
 from .settings import Layout, Settings
@@ -80,8 +80,9 @@ def accelerate(
     for module in model.modules():
         if type(module) is nn.Sequential and not has_own_forward(module) and _has_layer(module):
             accelerate_module(module, settings)
-    # Where the caller has not asked for a layout, each weight lies as the step will read it.
-    row_major = widening_linears(model) if layout != "input_major" else []
+    # Where the caller has not asked for a layout, each weight lies as the step will read it. The first of two matrices
+    # of a fused block is only ever read row by row.
+    row_major = inner_linears(model) + (widening_linears(model) if layout != "input_major" else [])
     if settings.layout == "input_major":
         lay_out(model, row_major)
     if adaptive:

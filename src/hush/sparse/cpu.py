@@ -144,13 +144,19 @@ class CpuBackend:
         return width > 0 and all(self._takes_block(block, width, training) for block in blocks)
 
     def _takes_block(self, block: ResidualBlock, width: int, training: bool) -> bool:
-        vectors = [t for part, t in block.tensors() if part not in ("weight", "scale")]
-        scales = [t for part, t in block.tensors() if part == "scale"]
+        tensors: dict[str, Tensor] = dict(block.tensors())
+        scale, inner = tensors.pop("scale", None), tensors.pop("inner_weight", None)
+        units = block.weight.shape[1]
+        vectors = [(t, units if part == "inner_bias" else width) for part, t in tensors.items() if part != "weight"]
         return (
-            block.weight.shape == (width, width)
+            block.weight.shape == (width, width if inner is None else units)
+            and units > 0
             and self._takes_weight(block.weight, training)
-            and all(_plain(v, torch.float32) and v.is_contiguous() and v.shape == (width,) for v in vectors)
-            and all(_plain(s, torch.float32) and s.numel() == 1 and s.dim() <= 1 for s in scales)
+            # W₁ is read row by row in both directions, as torch has it.
+            and (inner is None or (_plain(inner, torch.float32) and is_row_major(inner)))
+            and (inner is None or inner.shape == (units, width))
+            and all(_plain(v, torch.float32) and v.is_contiguous() and v.shape == (n,) for v, n in vectors)
+            and (scale is None or (_plain(scale, torch.float32) and scale.numel() == 1 and scale.dim() <= 1))
         )
 
     def compile_residual(self, blocks: Sequence[ResidualBlock]) -> CpuProgram:
@@ -160,6 +166,7 @@ class CpuBackend:
             chain.add(
                 b.weight.detach(), _detached(b.bias), int(b.phi.kind), b.phi.threshold, b.phi.clip, int(b.norm), b.eps,
                 _detached(b.gain), _detached(b.shift), 1.0 if isinstance(b.scale, Tensor) else b.scale, learned,
+                _detached(b.inner_weight), _detached(b.inner_bias),
             )  # fmt: skip
         width = blocks[0].weight.shape[0]
         return CpuProgram(chain, [width] * (len(blocks) + 1), chain.row_major)

@@ -4,7 +4,7 @@ A Linear that leaves out zeros of what it reads wants the weights of one input t
 zeros but leaves out those of ∂L/∂out, as the first of a feed-forward block does, wants the weights of one output
 together, which is torch's own layout. Which of the two a Linear that stands by itself will be is not known before it
 runs: one that widens (out > in) is taken for the first of a block. Whatever is guessed wrong is turned around at each
-call, and right all the same.
+call, and right all the same. In fused residual blocks it is known.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from .convolution_stretch import ConvolutionStretch
 from .layout import on_large_pages, storage_address
 from .modules import stretches_of
 from .own_forwards import is_sparse_linear, is_sparse_sequential
+from .residual_stretch import ResidualStretch
+from .stretch import Stretch
 
-__all__ = ["lay_out", "sparse_linears", "widening_linears"]
+__all__ = ["inner_linears", "lay_out", "sparse_linears", "widening_linears"]
 
 
 def sparse_linears(model: nn.Module) -> list[nn.Linear]:
@@ -29,10 +32,20 @@ def sparse_linears(model: nn.Module) -> list[nn.Linear]:
 
 def widening_linears(model: nn.Module) -> list[nn.Linear]:
     """Those that have more outputs than inputs and stand in no stretch."""
-    containers = [m for m in model.modules() if is_sparse_sequential(m)]
-    stretches = [s for m in containers for s in stretches_of(m)]  # type: ignore[arg-type]
-    fused = {id(linear) for stretch in stretches for linear in getattr(stretch, "linears", ())}
+    fused = {id(linear) for stretch in _stretches(model) for linear in getattr(stretch, "linears", ())}
     return [m for m in sparse_linears(model) if id(m) not in fused and m.weight.dim() == 2 and _widens(m)]
+
+
+def inner_linears(model: nn.Module) -> list[nn.Linear]:
+    """The first of the two matrices of fused residual blocks."""
+    residual = [stretch for stretch in _stretches(model) if isinstance(stretch, ResidualStretch)]
+    inner = [reading.inner for stretch in residual for reading in stretch.readings]
+    return [m for m in inner if isinstance(m, nn.Linear)]
+
+
+def _stretches(model: nn.Module) -> list[Stretch | ConvolutionStretch]:
+    containers = [m for m in model.modules() if is_sparse_sequential(m)]
+    return [s for m in containers for s in stretches_of(m)]  # type: ignore[arg-type]
 
 
 def _widens(linear: nn.Linear) -> bool:

@@ -1,4 +1,5 @@
-"""One block of a residual chain, x ← x + β(W φ(n(x)) + b), as plain values and tensors."""
+"""One block of a residual chain, x ← x + β(W φ(n(x)) + b) or x ← x + β(W φ(W₁ n(x) + b₁) + b), as plain values and
+tensors."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from .step_plan import Part
 
 __all__ = ["Norm", "ResidualBlock", "before_biases", "dense_residual", "parameters_of", "with_parameters"]
 
+_BIASES = ("bias", "inner_bias")  # the backward does not read them again
+
 
 class Norm(IntEnum):
     """n, over the last dimension; the numbers are the kernels'."""
@@ -25,15 +28,16 @@ class Norm(IntEnum):
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """x ← x + β(W φ(n(x)) + b).
+    """x ← x + β(W φ(n(x)) + b); with an inner weight x ← x + β(W φ(W₁ n(x) + b₁) + b).
 
     Attributes:
-        weight: W, square.
+        weight: W, square where there is no inner weight.
         bias: b, or None.
         phi: φ.
         norm, eps: n, and what it adds to the mean square or the variance.
         gain, shift: of the norm, by element; a shift needs a gain.
         scale: β, a number or a tensor of one.
+        inner_weight, inner_bias: W₁ and b₁; a bias needs a weight.
     """
 
     weight: Tensor
@@ -44,10 +48,17 @@ class ResidualBlock:
     gain: Tensor | None = None
     shift: Tensor | None = None
     scale: float | Tensor = 1.0
+    inner_weight: Tensor | None = None
+    inner_bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """The block with torch's own operations."""
-        return x + self.scale * F.linear(self.phi(self.normed(x)), self.weight.to(x.dtype), self.bias)
+        return x + self.scale * F.linear(self.activations(x), self.weight.to(x.dtype), self.bias)
+
+    def activations(self, x: Tensor) -> Tensor:
+        """What W reads."""
+        read = self.normed(x)
+        return self.phi(read if self.inner_weight is None else F.linear(read, self.inner_weight, self.inner_bias))
 
     def normed(self, x: Tensor) -> Tensor:
         """n(x)."""
@@ -58,13 +69,15 @@ class ResidualBlock:
         return x
 
     def tensors(self) -> Iterator[tuple[Part, Tensor]]:
-        """Its parameters, the bias last."""
+        """Its parameters, the biases last."""
         scale = self.scale if isinstance(self.scale, Tensor) else None
         found: tuple[tuple[Part, Tensor | None], ...] = (
             ("weight", self.weight),
             ("gain", self.gain),
             ("shift", self.shift),
             ("scale", scale),
+            ("inner_weight", self.inner_weight),
+            ("inner_bias", self.inner_bias),
             ("bias", self.bias),
         )
         return ((part, tensor) for part, tensor in found if tensor is not None)
@@ -80,13 +93,13 @@ def dense_residual(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
 def parameters_of(blocks: Sequence[ResidualBlock]) -> tuple[list[Tensor], list[tuple[int, Part]]]:
     """The tensors of all blocks, the biases behind all others, and the block and part of each."""
     found = [(layer, part, tensor) for layer, block in enumerate(blocks) for part, tensor in block.tensors()]
-    found.sort(key=lambda entry: entry[1] == "bias")  # stable: nothing else changes its place
+    found.sort(key=lambda entry: entry[1] in _BIASES)  # stable: nothing else changes its place
     return [tensor for _, _, tensor in found], [(layer, part) for layer, part, _ in found]
 
 
 def before_biases(places: Sequence[tuple[int, Part]]) -> int:
     """How many parameters stand in front of the biases."""
-    return sum(part != "bias" for _, part in places)
+    return sum(part not in _BIASES for _, part in places)
 
 
 def with_parameters(
@@ -106,6 +119,8 @@ def with_parameters(
             own.get("gain"),
             own.get("shift"),
             own.get("scale", block.scale),
+            own.get("inner_weight"),
+            own.get("inner_bias"),
         )
         for block, own in zip(blocks, given, strict=True)
     ]

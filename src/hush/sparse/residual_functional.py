@@ -13,12 +13,14 @@ from .gradients import run_training
 from .layout import storage_address
 from .residual_block import Norm, ResidualBlock, before_biases, dense_residual, parameters_of
 from .residual_gradients import ResidualCall
+from .step_plan import Part
 
 __all__ = ["residual_chain"]
 
 
 def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
-    """x ← x + β(W φ(n(x)) + b) through all blocks, exact, with exact gradients, in one call.
+    """x ← x + β(W φ(n(x)) + b), or x ← x + β(W φ(W₁ n(x) + b₁) + b), through all blocks in one call, exact, with exact
+    gradients.
 
     float32 on the CPU runs on the sparse kernels; weights may be bfloat16 when no gradient is wanted. Everything else
     (another device or dtype, a graph that is being compiled) runs on torch's own operations. Leading dimensions stay.
@@ -53,6 +55,12 @@ def residual_chain(x: Tensor, blocks: Sequence[ResidualBlock]) -> Tensor:
     return out.reshape(x.shape)
 
 
+def _expected_shape(part: Part, block: ResidualBlock, width: int) -> tuple[int, ...]:
+    units = width if block.inner_weight is None else block.inner_weight.shape[0]
+    shapes = {"weight": (width, units), "inner_weight": (units, width), "inner_bias": (units,)}
+    return shapes.get(part, (width,))
+
+
 def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
     if x.dim() < 1 or not blocks:
         raise ValueError(
@@ -64,8 +72,10 @@ def _check(x: Tensor, blocks: Sequence[ResidualBlock]) -> None:
             raise ValueError(
                 f"The activation of block {number} is relative to a sample's size, which residual chains do not take."
             )
+        if block.inner_bias is not None and block.inner_weight is None:
+            raise ValueError(f"Block {number} has an inner bias but no inner weight.")
         for part, tensor in block.tensors():
-            expected = (width, width) if part == "weight" else (width,)
+            expected = _expected_shape(part, block, width)
             fits = tensor.numel() == 1 if part == "scale" else tensor.shape == expected
             if not fits:
                 wanted = "one number" if part == "scale" else expected

@@ -1,4 +1,5 @@
-"""A residual stretch: consecutive blocks x ← x + β(W φ(n(x)) + b) of a model that run as one program."""
+"""A residual stretch: consecutive blocks x ← x + β(W φ(n(x)) + b), or x ← x + β(W φ(W₁ n(x) + b₁) + b), of a model that
+run as one program."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ from .witness import Witness
 
 __all__ = ["ResidualStretch"]
 
+_BLOCKS_A_THREAD = 2
+
 # What the kernels stand for besides Linears and activations. Whoever replaces one of these wants to be called.
 _STANDS_FOR = (nn.RMSNorm.forward, nn.LayerNorm.forward, F.rms_norm, F.layer_norm)
 
@@ -31,7 +34,7 @@ class ResidualStretch(Stretch):
     """x ↦ the stream behind some blocks."""
 
     def __init__(self, readings: Sequence[Reading], settings: Settings) -> None:
-        super().__init__([r.phi for r in readings], [r.linear for r in readings], settings)
+        super().__init__([r.phi for r in readings], [linear for r in readings for linear in r.linears], settings)
         self.readings = list(readings)
         self._forwards = {(type(r.block), r.code) for r in readings}
 
@@ -41,6 +44,15 @@ class ResidualStretch(Stretch):
         if patched or not runs_residual_chains(backend) or not self._is_current():
             return None
         return super().run(h, backend)
+
+    def _pays(self, h: Tensor, batch: int, prepared: Prepared, training: bool) -> bool:
+        # In training blocks belong to threads. Where there are few, threads wait for each other, and the dense product
+        # of a block of two matrices is better shared out by torch.
+        threads = torch.get_num_threads()
+        waits = training and threads > 1 and len(self.readings) < _BLOCKS_A_THREAD * threads
+        if waits and any(reading.inner is not None for reading in self.readings):
+            return False
+        return super()._pays(h, batch, prepared, training)
 
     def _is_current(self) -> bool:
         """Whether the blocks' classes still have the forwards that were read."""
@@ -65,8 +77,7 @@ class ResidualStretch(Stretch):
 
     def _first_activations(self, h: Tensor, prepared: Prepared) -> Tensor:
         assert isinstance(prepared, _PreparedBlocks)
-        first = prepared.blocks[0]
-        return first.phi(first.normed(h))
+        return prepared.blocks[0].activations(h)
 
 
 class _PreparedBlocks(Prepared):
@@ -91,14 +102,17 @@ class _PreparedBlocks(Prepared):
         self.memories = tuple(storage_address(p) for p in self.parameters)
         # Kept, so that no other tensor comes to lie in this memory while the program reads it.
         self._memory: list[Any] = [p.detach() for p in self.parameters]
-        self.inputs = self.outputs = self.widest = int(self.blocks[0].weight.shape[0])
-        self.units = self.inputs * len(self.blocks)
+        self.inputs = self.outputs = int(self.blocks[0].weight.shape[0])
+        self.widest = max(max(block.weight.shape) for block in self.blocks)
+        self.units = sum(int(block.weight.shape[1]) for block in self.blocks)
         running: Sequence[ResidualBlock] = self.blocks
         if settings.frozen:
             count = len(self.blocks)  # the weights come first
             copies = [w.to(settings.frozen_dtype) for w in on_large_pages([b.weight.detach() for b in self.blocks])]
             others = [
-                p.detach().clone() for (_, part), p in zip(places, self.parameters, strict=True) if part != "weight"
+                p.detach().clone(memory_format=torch.contiguous_format)
+                for (_, part), p in zip(places, self.parameters, strict=True)
+                if part != "weight"
             ]
             order = [place for place in places if place[1] != "weight"]
             running = with_parameters(self.blocks, [*((i, "weight") for i in range(count)), *order], [*copies, *others])
@@ -111,24 +125,33 @@ def _block_of(reading: Reading) -> ResidualBlock | None:
     """The block as plain values and tensors; None where its norm or φ is no longer what the kernels know."""
     phi, linear, norm = activation_of(reading.phi), reading.linear, reading.norm
     scale = reading.scale if isinstance(reading.scale, float) else getattr(reading.block, reading.scale, None)
-    if phi is None or not isinstance(scale, (int, float, Tensor)) or linear._parameters.get("weight") is None:
+    if (
+        phi is None
+        or not isinstance(scale, (int, float, Tensor))
+        or any(m._parameters.get("weight") is None for m in reading.linears)
+    ):
         return None
     if not isinstance(scale, Tensor):
         scale = float(scale)
-    weight, bias = linear.weight, linear.bias
-    assert isinstance(weight, Tensor)
-    if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
+    weight, bias = _weight_and_bias(linear)
+    inner, inner_bias = (None, None) if reading.inner is None else _weight_and_bias(reading.inner)
+    # From the stream to the units, where there is an inner matrix, and back again.
+    if weight.dim() != 2 or weight.shape != (weight if inner is None else inner).shape[::-1]:
         return None
     if norm is None:
-        return ResidualBlock(weight, bias, phi, scale=scale)  # type: ignore[arg-type]
+        return ResidualBlock(weight, bias, phi, scale=scale, inner_weight=inner, inner_bias=inner_bias)
     gain, shift = norm._parameters.get("weight"), norm._parameters.get("bias")
-    if tuple(norm.normalized_shape) != (weight.shape[1],) or "weight" in norm.__dict__ or "bias" in norm.__dict__:  # type: ignore[arg-type]
+    if tuple(norm.normalized_shape) != (weight.shape[0],) or "weight" in norm.__dict__ or "bias" in norm.__dict__:  # type: ignore[arg-type]
         return None
     if shift is not None and gain is None:
         return None
     kind = Norm.RMS if type(norm) is nn.RMSNorm else Norm.LAYER
     eps = torch.finfo(torch.float32).eps if norm.eps is None else float(norm.eps)  # type: ignore[arg-type]
-    return ResidualBlock(weight, bias, phi, kind, eps, gain, shift, scale)  # type: ignore[arg-type]
+    return ResidualBlock(weight, bias, phi, kind, eps, gain, shift, scale, inner, inner_bias)
+
+
+def _weight_and_bias(linear: nn.Module) -> tuple[Tensor, Tensor | None]:
+    return linear.weight, linear.bias  # type: ignore[return-value]
 
 
 def _watch(readings: Sequence[Reading], parameters: Sequence[Tensor], frozen: bool) -> Witness:
@@ -136,9 +159,7 @@ def _watch(readings: Sequence[Reading], parameters: Sequence[Tensor], frozen: bo
     for reading in readings:
         for owner, key in reading.attributes:
             witness.entry(owner, key)
-        for m in (reading.linear, reading.norm):
-            if m is None:
-                continue
+        for m in (*reading.linears, *(() if reading.norm is None else (reading.norm,))):
             for part in ("weight", "bias"):
                 witness.entry(m._parameters, part)
                 witness.entry(m.__dict__, part)

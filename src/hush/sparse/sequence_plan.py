@@ -129,7 +129,7 @@ def _residual_from(children: list[nn.Module], start: int, settings: Settings) ->
 
 
 def _width(reading: Reading) -> int:
-    return int(reading.linear.in_features)  # type: ignore[arg-type]
+    return int(reading.linear.out_features)  # type: ignore[arg-type]
 
 
 def _chain_from(

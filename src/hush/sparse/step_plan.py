@@ -16,10 +16,11 @@ from . import _native
 
 __all__ = ["PARTS", "Part", "Rule", "States", "StepPlan", "place_of"]
 
-# Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, and β.
-Part = Literal["weight", "bias", "gain", "shift", "scale"]
-PARTS: tuple[Part, ...] = ("weight", "bias", "gain", "shift", "scale")
-_KEEPS_MEAN = 1 << len(PARTS)
+# Those of a layer of a chain are the first two; a residual block has the others too: its norm's gain and shift, β, and
+# the first of two matrices with its bias.
+Part = Literal["weight", "bias", "gain", "shift", "scale", "inner_weight", "inner_bias"]
+PARTS: tuple[Part, ...] = ("weight", "bias", "gain", "shift", "scale", "inner_weight", "inner_bias")
+_KEEPS_MEAN = 1 << 2  # of a layer of a chain, behind its two parts
 
 
 def place_of(layer: int, part: Part, parts: int = 2) -> int:
