@@ -1,7 +1,8 @@
 """How long an epoch of `hush train` takes, dense and accelerated: python benchmarks/epoch.py [--arch mlp] ...
 
     python benchmarks/epoch.py                                                             # 100 × 300 at 0.85, SGD
-    python benchmarks/epoch.py --arch residual_mlp --depth 60 --sparsity 0.95
+    python benchmarks/epoch.py --arch residual_mlp --depth 60 --sparsity 0.95              # blocks of one matrix
+    python benchmarks/epoch.py --arch residual_mlp --depth 30 --hidden 300 --sparsity 0.95 # and of two
     python benchmarks/epoch.py --arch gpt --sparsity 0.95
     python benchmarks/epoch.py --arch resnet --width 64 --sparsity 0.95 --subset 10000
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--depth", type=int)
     parser.add_argument("--width", type=int)
+    parser.add_argument("--hidden", type=int, help="Units between the two matrices of a residual block.")
     parser.add_argument("--sparsity", type=float)
     parser.add_argument("--v-prime", type=float)
     parser.add_argument("--batch", type=int)

@@ -62,8 +62,9 @@ def test_training_and_layer(work):
 
 
 @pytest.mark.parametrize("work", [bench.inference, bench.training])
-def test_residual_networks(work):
-    rows, _ = work(width=20, depth=3, batch=4, threads=1, repeats=1, peers=["torch_eager"], arch="residual")
+@pytest.mark.parametrize("arch", ["residual", "residual_two"])
+def test_residual_networks(work, arch):
+    rows, _ = work(width=20, depth=3, batch=4, threads=1, repeats=1, peers=["torch_eager"], arch=arch)
     assert all(row.error < 1e-5 for row in rows)
     assert rows[0].setting.depth == 3
 

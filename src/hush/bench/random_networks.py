@@ -1,5 +1,5 @@
 """The networks under test: depth × (CReLU → Linear), as `hush.design` has it for a given sparsity, and depth residual
-blocks of one matrix each."""
+blocks of one matrix or of two."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from hush.nn import CReLU
-from hush.nn.models.residual_mlps import OneMatrixBlock
+from hush.nn.models.residual_mlps import OneMatrixBlock, TwoMatrixBlock
 from hush.theory import Design, design
 
 __all__ = ["ARCHES", "Arch", "depth_for", "plan_for", "random_network", "random_residual", "sparsity_of"]
 
-Arch = Literal["chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet"]
-ARCHES: tuple[Arch, ...] = ("chain", "residual", "feedforward", "gated", "gpt", "conv", "resnet")
+Arch = Literal["chain", "residual", "residual_two", "feedforward", "gated", "gpt", "conv", "resnet"]
+ARCHES: tuple[Arch, ...] = ("chain", "residual", "residual_two", "feedforward", "gated", "gpt", "conv", "resnet")
 # Blocks or layers, whatever their width; nine blocks of a ResNet make 20 layers.
 _BLOCKS = {"feedforward": 1, "gated": 1, "gpt": 4, "conv": 4, "resnet": 9}
 
@@ -53,8 +53,9 @@ def random_network(width: int, depth: int, sparsity: float, seed: int = 0) -> nn
     return nn.Sequential(*layers)
 
 
-def random_residual(width: int, depth: int, sparsity: float, seed: int = 0) -> nn.Sequential:
-    """Blocks x ← x + β W φ(LayerNorm(x)) + β b whose branches have variance 1, with β = 1/√depth.
+def random_residual(width: int, depth: int, sparsity: float, seed: int = 0, matrices: int = 1) -> nn.Sequential:
+    """Blocks x ← x + β(W φ(LayerNorm(x)) + b) whose branches have variance 1, with β = 1/√depth; or of two matrices,
+    x ← x + β(W φ(W₁ LayerNorm(x) + b₁) + b), with as many units between.
 
     LayerNorm, because every runtime has it as one operation. Behind it units are nearly Gaussian, so the threshold is
     the quantile of the sparsity.
@@ -63,14 +64,21 @@ def random_residual(width: int, depth: int, sparsity: float, seed: int = 0) -> n
     generator = torch.Generator().manual_seed(seed)
     threshold = NormalDist().inv_cdf(sparsity)
     sample = torch.randn(100_000, generator=generator)
-    blocks = []
+    blocks: list[nn.Module] = []
     for _ in range(depth):
         phi, linear = CReLU(threshold, 2.0), nn.Linear(width, width)
         with torch.no_grad():
             second_moment = float(phi(sample).square().mean())
             linear.weight.normal_(0, 1 / math.sqrt(width * second_moment), generator=generator)
             linear.bias.normal_(0, 0.1, generator=generator)
-        blocks.append(OneMatrixBlock(nn.LayerNorm(width), phi, linear, 1 / math.sqrt(depth)))
+        if matrices == 1:
+            blocks.append(OneMatrixBlock(nn.LayerNorm(width), phi, linear, 1 / math.sqrt(depth)))
+            continue
+        inner = nn.Linear(width, width)
+        with torch.no_grad():
+            inner.weight.normal_(0, 1 / math.sqrt(width), generator=generator)
+            inner.bias.zero_()
+        blocks.append(TwoMatrixBlock(nn.LayerNorm(width), inner, phi, linear, 1 / math.sqrt(depth)))
     return nn.Sequential(*blocks)
 
 

@@ -19,6 +19,7 @@ __all__ = ["header_lines", "line_of", "setting_lines"]
 _NETWORK = "depth × (CReLU → Linear) on the Edge of Chaos with V′(q*) = 0.7"
 _BLOCKS = {
     "residual": "depth residual blocks x + β(W CReLU(LayerNorm(x)) + b), β = 1/√depth",
+    "residual_two": "depth residual blocks x + β(W CReLU(W₁ LayerNorm(x) + b₁) + b), β = 1/√depth, width units between",
     "feedforward": "depth blocks x + β(W₂ CReLU(W₁ LayerNorm(x) + b₁) + b₂), β = 1/√depth, 4 × width units between",
     "gated": "depth blocks x + βW₂(CReLU(W_g y) ∘ W_u y), y = LayerNorm(x), β = 1/√depth, 4 × width units between",
     "gpt": f"a byte transformer, hush.nn.gpt with CReLU: depth layers, 4 × width units, sequences of {CONTEXT} bytes",

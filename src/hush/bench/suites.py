@@ -33,6 +33,7 @@ _INPUTS = 64  # different batches that a peer is given in turn
 _NETWORKS: dict[Arch, Callable[[int, int, float], nn.Sequential]] = {
     "chain": random_network,
     "residual": random_residual,
+    "residual_two": partial(random_residual, matrices=2),
     "feedforward": random_feedforward,
     "gated": partial(random_feedforward, gated=True),
     "gpt": random_gpt,
@@ -80,10 +81,11 @@ def inference(
 ) -> tuple[list[Measurement], list[str]]:
     """Forward without gradients; the measurements, and the names of the peers that are not installed.
 
-    With arch="residual" the network is `random_residual`, with "feedforward" and "gated" it is `random_feedforward`,
-    with "gpt" a byte transformer (`random_gpt`) of `depth` layers and a batch of that many sequences, with "conv" or
-    "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks; torch_csr runs none of
-    these. With `model` (as `train_network` makes it) and `samples`, masks are those of a trained network.
+    With arch="residual" and "residual_two" the network is `random_residual`, with "feedforward" and "gated" it is
+    `random_feedforward`, with "gpt" a byte transformer (`random_gpt`) of `depth` layers and a batch of that many
+    sequences, with "conv" or "resnet" the batch is of images, `width` is channels and `depth` convolutions or blocks;
+    torch_csr runs none of these. With `model` (as `train_network` makes it) and `samples`, masks are those of a trained
+    network.
 
     Raises:
         ValueError: if an argument is out of range, or a peer computes something else than plain torch does.
