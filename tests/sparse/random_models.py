@@ -90,8 +90,32 @@ class TwoMatrices(OneMatrix):
         return self.fc(h) * self.beta + x
 
 
+class Nested(nn.Module):
+    """A block whose branch is a module of its own."""
+
+    def __init__(self, dice: Random, width: int) -> None:
+        super().__init__()
+        self.norm, self.branch = nn.LayerNorm(width), Mlp(dice, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.branch(self.norm(x)) + x
+
+
+class Mlp(nn.Module):
+    def __init__(self, dice: Random, width: int) -> None:
+        super().__init__()
+        hidden = dice.choice(WIDTHS)
+        self.up, self.act, self.down = linear(dice, width, hidden), activation(dice), linear(dice, hidden, width)
+        self.drop = nn.Dropout(dice.choice([0.0, 0.0, 0.1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.drop(self.act(self.up(x))))
+
+
 def residual_blocks(dice: Random, width: int, dims: int) -> nn.Module:
-    blocks: list[nn.Module] = [dice.choice([OneMatrix, TwoMatrices])(dice, width) for _ in range(dice.randint(1, 4))]
+    blocks: list[nn.Module] = [
+        dice.choice([OneMatrix, TwoMatrices, Nested])(dice, width) for _ in range(dice.randint(1, 4))
+    ]
     if dice.random() < 0.3:
         blocks.insert(dice.randint(0, len(blocks)), filler(dice, width, dims))
     return nn.Sequential(*blocks, linear(dice, width, 5))

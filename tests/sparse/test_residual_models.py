@@ -115,6 +115,53 @@ class TwoMatrices(Block):
         return x + self.fc(self.act(self.up(self.norm(x))))
 
 
+class Mlp(nn.Module):
+    """The branch as a module of its own, as timm has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.act, self.drop, self.fc2 = nn.Linear(16, 20), nn.ReLU(), nn.Dropout(0.0), nn.Linear(20, 16)
+        self.factor = 0.5
+
+    def forward(self, x):
+        x = self.fc1(x)
+        x = self.drop(self.act(x))
+        return self.drop(self.fc2(x))
+
+
+class Nested(nn.Module):
+    def __init__(self, make=Mlp):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(16), make()
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+
+class HalvedMlp(Mlp):
+    def forward(self, x):
+        return self.factor * self.fc2(self.act(self.fc1(x)))
+
+
+def test_a_branch_may_be_a_module_of_its_own(monkeypatch):
+    torch.set_num_threads(1)
+    plain, fast = twins(model(Nested(), Nested()))
+    assert taken(fast) == [4]
+    x = torch.randn(7, 12)
+    with engine_runs():
+        assert_alike(plain, fast, x)
+    for m in (plain, fast):
+        m[1].mlp.fc1 = copy.deepcopy(m[2].mlp.fc1)
+    assert_alike(plain, fast, x)
+    for m in (plain, fast):
+        m[2].mlp.act.register_forward_hook(lambda *_: None)
+    assert_alike(plain, fast, x)
+    for m in (plain, fast):
+        m[2].mlp.act._forward_hooks.clear()
+    monkeypatch.setattr(Mlp, "forward", lambda self, h: 3 * self.fc2(self.fc1(h)))
+    assert_alike(plain, fast, x)
+
+
 class ThreeMatrices(TwoMatrices):
     def __init__(self):
         super().__init__()
@@ -159,6 +206,7 @@ def test_plain_torch_blocks_are_fused(make):
         (PostNorm, "the normalised|behind"),
         (Twice, "adds"),
         (ThreeMatrices, "has a Linear behind a Linear"),
+        (lambda: Nested(HalvedMlp), "has a HalvedMlp that reads a number, factor"),
         (lambda: Block(make=nn.GELU), ""),
         (lambda: Wrapped(0.5), "has a Dropout"),
     ],

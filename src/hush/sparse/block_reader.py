@@ -29,8 +29,8 @@ class Reading:
         phi, linear: the others.
         scale: β as a number in the code, or the name of the block's attribute.
         touched: every module inside that runs, those that do nothing included.
-        attributes: (dictionary, key) of everything the forward reads of the block.
-        code: of the forward that was read.
+        attributes: (dictionary, key) of everything that the forwards read of their modules.
+        codes: the class and the code of every forward that was read, the block's own and those of modules in it.
     """
 
     block: nn.Module
@@ -41,7 +41,7 @@ class Reading:
     scale: float | str
     touched: tuple[nn.Module, ...]
     attributes: tuple[tuple[dict[str, Any], str], ...]
-    code: types.CodeType
+    codes: tuple[tuple[type[nn.Module], types.CodeType], ...]
 
     @property
     def linears(self) -> tuple[nn.Module, ...]:
@@ -106,11 +106,24 @@ _WORDS = {
 
 @dataclass
 class _Reader:
-    """One reading: what stands for a module's attributes, and what has been touched."""
+    """One reading: what stands for a module's attributes, and what has been touched.
+
+    `outer` reads the module in which this one was called, and shares what it has found.
+    """
 
     module: nn.Module
+    outer: _Reader | None = None
     touched: list[nn.Module] = field(default_factory=list)
     attributes: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    codes: list[tuple[type[nn.Module], types.CodeType]] = field(default_factory=list)
+
+    def read(self, symbol: _Symbol) -> Any:
+        """What the module's forward gives for the symbol."""
+        self.codes.append((type(self.module), code_of(self.module)))
+        return run_on_symbols(self.module, self.look, symbol)
+
+    def _inside(self, module: nn.Module) -> _Reader:
+        return _Reader(module, self, self.touched, self.attributes, self.codes)
 
     def look(self, name: str) -> Any:
         module = self.module
@@ -121,9 +134,10 @@ class _Reader:
             value = found.get(name)
             if isinstance(value, nn.Module) and found is module._modules:
                 return lambda x: self.call(value, x)
-            if isinstance(value, nn.Parameter) and found is module._parameters and value.numel() == 1:
-                return _Scale(name)
-            if isinstance(value, (float, int)) and not isinstance(value, bool):
+            is_number = isinstance(value, (float, int)) and not isinstance(value, bool)
+            if is_number or (isinstance(value, nn.Parameter) and found is module._parameters and value.numel() == 1):
+                if self.outer is not None:
+                    raise Unreadable(f"has a {type(module).__name__} that reads a number, {name}")
                 return _Scale(name)
             if value is not None or name in found:
                 break
@@ -155,6 +169,10 @@ class _Reader:
                 return replace(symbol, stage="hidden", inner=child)
             if symbol.stage == "active":
                 return replace(symbol, stage="branch", linear=child)
+        if not _is_of_torch(child) and not is_sparse_linear(child) and activation_of(child) is None:
+            found = self._inside(child).read(symbol)
+            if isinstance(found, _Symbol):
+                return found
         raise Unreadable(f"has a {kind} behind {_WORDS[symbol.stage]}")
 
 
@@ -162,14 +180,14 @@ def read_block(module: nn.Module) -> Reading | str:
     """The block, or why it cannot be read, as the end of a sentence about its forward."""
     reader = _Reader(module)
     try:
-        found = run_on_symbols(module, reader.look, _Symbol())
+        found = reader.read(_Symbol())
         if not isinstance(found, _Symbol) or found.stage != "block":
             raise Unreadable("adds no branch to its input")
         assert found.phi is not None
         assert found.linear is not None
         return Reading(
             module, found.norm, found.inner, found.phi, found.linear, found.scale, tuple(reader.touched),
-            tuple(reader.attributes), code_of(module),
+            tuple(reader.attributes), tuple(reader.codes),
         )  # fmt: skip
     except Unreadable as reason:
         return str(reason)
@@ -177,7 +195,11 @@ def read_block(module: nn.Module) -> Reading | str:
 
 def looks_residual(module: nn.Module) -> bool:
     """Whether it might be meant as a block: a class that is not torch's, with an activation and a Linear inside."""
-    if type(module).__module__.startswith("torch.nn."):
+    if _is_of_torch(module):
         return False
     inner = [m for m in module.modules() if m is not module]
     return any(isinstance(m, nn.Linear) for m in inner) and any(activation_of(m) is not None for m in inner)
+
+
+def _is_of_torch(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.nn.")

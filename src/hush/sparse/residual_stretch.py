@@ -36,7 +36,7 @@ class ResidualStretch(Stretch):
     def __init__(self, readings: Sequence[Reading], settings: Settings) -> None:
         super().__init__([r.phi for r in readings], [linear for r in readings for linear in r.linears], settings)
         self.readings = list(readings)
-        self._forwards = {(type(r.block), r.code) for r in readings}
+        self._forwards = {forward for reading in readings for forward in reading.codes}
 
     def run(self, h: Tensor, backend: Backend) -> Tensor | None:
         """The stream, or None where torch is to run the modules."""
