@@ -209,8 +209,8 @@ def test_blocks_that_the_engine_runs_as_one_are_trained_on_it() -> None:
     def engine(**given: Any) -> str:
         return TrainConfig(arch="residual_mlp", depth=2, width=8, **given).engine
 
-    assert engine(sparsity=0.95) == engine(sparsity=0.8) == "sparse"
-    assert engine(sparsity=0.5) == engine(sparsity=0.95, hidden=16) == engine(activation="relu") == "dense"
+    assert engine(sparsity=0.95) == engine(sparsity=0.8) == engine(sparsity=0.95, hidden=16) == "sparse"
+    assert engine(sparsity=0.5) == engine(activation="relu") == "dense"
     assert engine(sparsity=0.95, activation="relative_relu") == engine(sparsity=0.95, engine="dense") == "dense"
 
 

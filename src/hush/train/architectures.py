@@ -14,8 +14,8 @@ class Architecture:
         usual: what a setting is that was not given.
         norms: the values `norm` may have; none where there is no norm to choose.
         layers: what `depth` counts.
-        residual: whether blocks add to a stream. Torch's own engine is usual there, but for blocks of one matrix that
-            are sparse enough (`TrainConfig`).
+        residual: whether blocks add to a stream. Torch's own engine is usual there, but for residual MLPs that are
+            sparse enough (`TrainConfig`).
     """
 
     usual: dict[str, Any]

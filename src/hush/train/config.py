@@ -55,7 +55,7 @@ _HASH_BASE |= _ONLY_WAY
 _HASH_BASE |= {"data": "digits", "depth": 30, "width": 300, "engine": "sparse"}
 _HASH_SPELLING = {"optimizer": "optimiser"}
 _RENAMED = {"optimiser": "optimizer"}
-# Zeros from which on residual blocks of one matrix gain by the engine at every width and batch that was measured.
+# Zeros from which on residual blocks gain by the engine at every width and batch that was measured.
 _GAINS_FROM = 0.8
 # The odds of a design are simulated layer by layer: deeper than this it takes minutes and gigabytes.
 _DEEPEST = 10_000
@@ -161,7 +161,7 @@ class TrainConfig:
     hold: bool = _note("Hold the sparsity: thresholds move while it trains.", False)
     watch: int = _note("Record every layer at the first 15 steps and every so many steps.", 200)
     engine: str = _note(
-        "sparse (hush.sparse) or dense; by default sparse for mlp, cnn and, from 0.8 zeros, one-matrix residual_mlp.",
+        "sparse (hush.sparse) or dense; by default sparse for mlp, cnn and, from 0.8 zeros, residual_mlp.",
         None,
     )
     precision: str = _note("32-true, bf16-mixed or 64-true.", "32-true")
@@ -268,7 +268,7 @@ class TrainConfig:
     @property
     def _runs_as_one(self) -> bool:
         """Whether its residual blocks are fused by the engine and sparse enough to gain by it."""
-        fuses = self.arch == "residual_mlp" and self.hidden is None and self.devices == 1
+        fuses = self.arch == "residual_mlp" and self.devices == 1
         known = self.activation in activation_names() and not entry_of(self.activation).relative
         return fuses and known and isinstance(self.sparsity, float) and self.sparsity >= _GAINS_FROM
 

@@ -65,8 +65,6 @@ def hold_run(config: TrainConfig, model: nn.Module, epoch: int) -> Hold:
 
     Layers that the engine runs as one are measured at every eighth step only, and corrected by as much more then.
     """
-    as_one = config.engine == "sparse" and (
-        config.arch == "mlp" or (config.arch == "residual_mlp" and not config.hidden)
-    )
+    as_one = config.engine == "sparse" and config.arch in ("mlp", "residual_mlp")
     release(model)
     return hold(model, config.design().sparsity, window=epoch, every=8 if as_one else 1, gain=0.2 if as_one else 0.05)
