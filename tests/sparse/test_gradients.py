@@ -113,6 +113,50 @@ def test_an_input_changed_in_place_is_refused_as_torch_does():
             loss.backward()
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_an_input_that_torch_does_not_keep_may_change(frozen):
+    """F.linear keeps its input for the gradient of its weight alone."""
+    calls = engine_calls()
+    for net in (nn.Linear(8, 3), accelerate(nn.Linear(8, 3), adaptive=False)):
+        net.weight.requires_grad_(not frozen)
+        x = torch.relu(torch.randn(5, 8) - 1)
+        loss = net(x).sum()
+        x.add_(1)
+        if frozen:
+            loss.backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+    assert engine_calls() > calls
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+@pytest.mark.parametrize("learning", [0, 1, None])
+def test_a_weight_may_change_where_torch_does_not_keep_it(layer, learning):
+    """Of a weight F.linear keeps a record only on the way to something in front of it that learns."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(*(m for _ in range(3) for m in (nn.ReLU(), nn.Linear(8, 8))))
+    fast, x, found = accelerate(copy.deepcopy(plain), adaptive=False), torch.randn(5, 8), []
+    for net in (plain, fast):
+        linears = net[1::2]
+        for number, m in enumerate(linears):
+            m.requires_grad_(learning in (None, number))
+        out = net(x.requires_grad_(learning is None)).sum()
+        with torch.no_grad():
+            linears[layer].weight.mul_(2.0)
+        try:
+            out.backward()
+        except RuntimeError as error:
+            found.append(("modified by an inplace operation" in str(error), []))
+        else:
+            found.append((False, [m.weight.grad for m in linears]))
+    assert found[0][0] == found[1][0]
+    for e, a in zip(found[0][1], found[1][1], strict=True):
+        assert (e is None) == (a is None)
+        if e is not None:
+            assert_near(a, e)
+
+
 def smooth(net):
     """A loss with a second derivative everywhere."""
     return lambda x: net(x).tanh().square().sum()

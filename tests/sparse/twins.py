@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 import hush.sparse
+from hush.nn.relative import Relative
 from hush.sparse import crossover
 
 from .conftest import only_by_gradient
@@ -139,6 +140,7 @@ class _Scenario:
         self.dims = dice.choice([2, 3, 3] if transformer else [1, 2, 2, 2, 2, 3])
         self.width = dice.choice(WIDTHS)
         self.bad = False  # whether the input of this call is
+        self.singular = False  # whether this call asks for derivatives that there are none of
         self.over = False
         self.eval, self.double = dice.random() < 0.3, dice.random() < 0.05
 
@@ -158,7 +160,7 @@ class _Scenario:
             for _ in range(self.dice.choice([0, 1, 1, 2])):
                 self._edit(plain, fast)
             self._call(plain, fast)
-            if self.bad or self.over:  # what a NaN has reached is broken in both, and stays so
+            if self.bad or self.singular or self.over:  # what a NaN has reached is broken in both, and stays so
                 break
         self.outcome.engine = engine_calls() - self.before
         return self.outcome
@@ -213,6 +215,8 @@ class _Scenario:
         for side in (plain, fast):
             x = make(_dtype(side.model))
             results.append(self._do(lambda s: calls[name](s, x, Random(number)), side, number))  # noqa: B023
+        # A root mean square has no second derivative at 0, so there torch gives what 0/0 and 0 · NaN happen to be.
+        self.singular = name == "double backward" and any(isinstance(m, Relative) for m in plain.model.modules())
         self._compare_results(*results)
         if isinstance(results[0][0], Exception):  # how far a backward came before it failed is nobody's promise
             for side in (plain, fast):
@@ -222,11 +226,11 @@ class _Scenario:
                 return
         self._compare_state(plain, fast)
         if self.bad:
-            # 0 · NaN: where a dense product meets a NaN or an infinity, the engine may leave out the zero. The
-            # gradients of such a call must be broken in both, though not in the same places.
+            # 0 · NaN: where a dense product meets a NaN or an infinity, the engine may leave out the zero. So the
+            # gradients of such a call are broken in plain wherever they are in accelerated, though not the other way.
             broken = [_broken(side, result) for side, result in zip((plain, fast), results, strict=True)]
-            if broken[0] != broken[1]:
-                self._fail(f"a gradient is NaN or infinite in {'plain' if broken[0] else 'accelerated'} only")
+            if broken[1] and not broken[0]:
+                self._fail("a gradient is NaN or infinite in accelerated only")
 
     def _do(self, act: Callable[[Side], Any], side: Side, number: int) -> Any:
         """The results and the random state it leaves, or the exception."""
@@ -304,7 +308,7 @@ class _Scenario:
             if (a.shape, a.dtype, a.device, a.requires_grad) != (e.shape, e.dtype, e.device, e.requires_grad):
                 self._fail(f"{what}{name} is {_shape(a)}, plain {_shape(e)}")
             self.outcome.compared += 1
-            if name in gradients and self.bad and not (_finite(e) and _finite(a)):
+            if name in gradients and (self.bad or self.singular) and not (_finite(e) and _finite(a)):
                 continue
             tolerance = self._tolerance(e.dtype)
             if not _near(a.detach(), e.detach(), tolerance, 0.05 * largest if name in gradients else 0.0):

@@ -13,6 +13,8 @@ differentiated as often as one likes. It needs a tensor that is connected to the
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -100,6 +102,17 @@ class Call:
         """So many parameters, the first ones, are read again in the backward; behind them come the biases."""
         return len(self.phis)
 
+    def read_again(self, edge: bool, needed: Sequence[bool]) -> Sequence[bool]:
+        """Of each kept parameter whether the backward will read it, given whose gradients are needed: a weight is read
+        on the way to something in front of it, as F.linear has it. What is not read may be changed before that."""
+        n = len(self.phis)
+        if edge:
+            return [True] * n
+        learns = list(needed[:n])
+        for layer, need in zip(self.bias_layers, needed[n:], strict=True):
+            learns[layer] = learns[layer] or need
+        return list(itertools.accumulate([False, *learns[:-1]], operator.or_))
+
     def place(self, parameter: int) -> tuple[int, Part]:
         """The layer of a parameter, and what it is there."""
         n = len(self.phis)
@@ -137,7 +150,7 @@ class Call:
         first = program.first_activations(saved, batch) if x is None else x
         if edge is None:
             return first
-        return _attached(edge, first, self.phis[0].slope(first) if x is None else torch.ones_like(first))
+        return _attached(edge, first, torch.ones_like(first) if self.reads_zeros else self.phis[0].slope(first))
 
     def _noted_means(self, program: Program, saved: Tensor, batch: int) -> list[Tensor | None]:
         """The mean inputs of the centred layers, which their hooks note; None for the others."""
@@ -222,23 +235,26 @@ class StretchFunction(torch.autograd.Function):
         call.note(result.active)
         ctx.call, ctx.program, ctx.fused = call, result.program, None
         ctx.parameters, ctx.before = parameters, None if edge is None else edge.grad_fn
-        weights, biases = parameters[: call.kept], parameters[call.kept :]
-        # autograd refuses a backward after an in-place change of what is saved. So it is for the weights and x, as
-        # F.linear has it; biases may change, since nobody needs them again unless for second derivatives.
-        ctx.save_for_backward(edge, h if call.reads_zeros else None, result.saved, *weights)
-        ctx.bias_versions = [_version(b) for b in biases]
+        edge_needed, _, _, *needed = ctx.needs_input_grad
+        # autograd refuses a backward after an in-place change of what is saved. So it is for the weights and x, where
+        # F.linear has it so; what else there is may change, since nobody needs it unless for second derivatives.
+        again = call.read_again(edge_needed, needed)
+        kept = [p if read else None for p, read in zip(parameters[: call.kept], again, strict=True)]
+        ctx.save_for_backward(edge, h if call.reads_zeros and needed[0] else None, result.saved, *kept)
+        left = [p for p, read in zip(parameters, again, strict=False) if not read]
+        ctx.unsaved = [(p, _version(p)) for p in (*left, *parameters[call.kept :])]
         return result.out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        edge, x, saved, *weights = ctx.saved_tensors
-        biases = ctx.parameters[ctx.call.kept :]
-        parameters = [*weights, *biases]
+        edge, x, saved, *kept = ctx.saved_tensors
+        # Those that were saved come out of the saving, since hooks may have packed them.
+        parameters = [p if k is None else k for p, k in itertools.zip_longest(ctx.parameters, kept)]
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[3:])
         if torch.is_grad_enabled() or not has_memory(grads[0]):
-            if [_version(b) for b in biases] != ctx.bias_versions:
+            if any(_version(p) != version for p, version in ctx.unsaved):
                 raise RuntimeError(
-                    "A bias has been modified by an inplace operation since the forward; second derivatives and "
+                    "A parameter has been modified by an inplace operation since the forward; second derivatives and "
                     "batches of gradients need it."
                 )
             first, *rest = _with_torch(ctx.call, ctx.program, grads[0], edge, x, saved, parameters, needed)

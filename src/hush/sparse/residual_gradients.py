@@ -32,6 +32,9 @@ class ResidualCall(Call):
     def kept(self) -> int:
         return self.before_biases
 
+    def read_again(self, edge: bool, needed: Sequence[bool]) -> Sequence[bool]:
+        return [True] * self.before_biases
+
     def place(self, parameter: int) -> tuple[int, Part]:
         return self.parts[parameter]
 
