@@ -23,17 +23,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hush.nn.linear_chain import ChainLayer, chain_of
 from hush.nn.quiet_run import quietly
-from hush.nn.recognise import is_activation
-from hush.nn.structure import listed
 from hush.theory import Design
 
 __all__ = ["LinearStart", "linear_start_"]
 
 _MOST = 0.5  # a unit counts as active if it is so, with a slope, for more than this share of the inputs
 _FEWEST = 16  # inputs
-_Layer = nn.Linear | nn.Conv1d | nn.Conv2d
-_BEFORE_HEAD = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.Flatten)  # between convolutions and a linear head
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def linear_start_(
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share < 1.0:
         raise ValueError(f"share is a share of the variance between 0 and 1, got {share!r}.")
-    chain = _chain(model)
+    chain = chain_of(model)
     if len(inputs) < _FEWEST:
         raise ValueError(
             f"a mean and active units are measured on the inputs: give at least {_FEWEST}, got {len(inputs)}."
@@ -124,7 +121,7 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.dim() == 2 else x.movedim(1, -1).flatten(0, -2)
 
 
-def _without_bias(layer: _Layer, x: Tensor) -> Tensor:
+def _without_bias(layer: ChainLayer, x: Tensor) -> Tensor:
     if isinstance(layer, nn.Linear):
         return nn.functional.linear(x, layer.weight)
     return layer._conv_forward(x, layer.weight, None)  # type: ignore[no-any-return]
@@ -135,7 +132,7 @@ def _of_common(weight: Tensor) -> Tensor:
     return weight if weight.dim() == 2 else weight.flatten(2).sum(2)
 
 
-def _draw_first(layer: _Layer, x: Tensor, q: float, share: float, generator: torch.Generator | None) -> Tensor:
+def _draw_first(layer: ChainLayer, x: Tensor, q: float, share: float, generator: torch.Generator | None) -> Tensor:
     """h = √c W(x − x̄) + b with b ~ N(0, (1 − share) q), c such that its first part has the variance share · q."""
     mean = _rows(x).mean(0)
     centred = x - mean.reshape(-1, *[1] * (x.dim() - 2))
@@ -150,7 +147,7 @@ def _draw_first(layer: _Layer, x: Tensor, q: float, share: float, generator: tor
     return layer(x)  # type: ignore[no-any-return]
 
 
-def _make_even(layer: _Layer, x: Tensor, q: float) -> Tensor:
+def _make_even(layer: ChainLayer, x: Tensor, q: float) -> Tensor:
     """Move each unit's bias so that the units' means are the quantiles of N(0, q − v), in the order they were drawn in.
 
     v is the variance between inputs. So the share of zeros and q are the design's in every layer, not only on average.
@@ -173,7 +170,7 @@ def _mostly_active(phi: nn.Module, h: Tensor) -> Tensor:
     return _rows((slope > 0.5).to(torch.float32)).mean(0) > _MOST
 
 
-def _make_orthogonal(layer: _Layer, x: Tensor, most: Tensor, most_after: Tensor) -> None:
+def _make_orthogonal(layer: ChainLayer, x: Tensor, most: Tensor, most_after: Tensor) -> None:
     """The nearest orthogonal block between active units, at the centre of a kernel; the mean of the output stays."""
     rows, columns = most_after.nonzero(), most.nonzero()[:, 0]
     block = layer.weight[rows, columns]
@@ -187,62 +184,3 @@ def _make_orthogonal(layer: _Layer, x: Tensor, most: Tensor, most_after: Tensor)
     orthogonal *= block.norm() / orthogonal.norm()
     layer.bias[rows[:, 0]] += _of_common(block - orthogonal) @ _rows(x).mean(0)[columns]
     layer.weight[rows, columns] = orthogonal
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """Hidden layers with an activation behind each, a linear head, and what comes before the first and the last."""
-
-    before: list[nn.Module]
-    layers: list[_Layer]
-    activations: list[nn.Module]
-    before_head: list[nn.Module]
-    head: nn.Linear
-
-
-def _chain(model: nn.Module) -> _Chain:
-    if not isinstance(model, nn.Sequential):
-        raise ValueError(
-            f"a linear start is for a chain of Linears or convolutions and activations in an nn.Sequential, "
-            f"got {type(model).__name__}."
-        )
-    before: list[nn.Module] = []
-    layers: list[_Layer] = []
-    activations: list[nn.Module] = []
-    before_head: list[nn.Module] = []
-    for name, module in model.named_children():
-        if isinstance(module, _Layer) and len(layers) == len(activations):
-            _check_layer(name, module, layers, before_head)
-            layers.append(module)
-        elif is_activation(module) and len(layers) == len(activations) + 1:
-            activations.append(module)
-        elif not layers:
-            before.append(module)
-        elif isinstance(module, _BEFORE_HEAD) and not isinstance(layers[-1], nn.Linear):
-            before_head.append(module)
-        elif not isinstance(module, nn.Identity | nn.Dropout):
-            raise ValueError(
-                f"a linear start is for Linears or convolutions and activations in turn; {name} is a "
-                f"{type(module).__name__} in a place where none belongs."
-            )
-    head = layers.pop() if layers else None
-    if not isinstance(head, nn.Linear) or not layers or len(layers) != len(activations):
-        kinds = listed([type(m).__name__ for m in model], 6)
-        raise ValueError(
-            f"a linear start is for Linears or convolutions and activations in turn, ending in a Linear, got {kinds}."
-        )
-    return _Chain(before, layers, activations, before_head, head)
-
-
-def _check_layer(name: str, layer: _Layer, earlier: list[_Layer], before_head: list[nn.Module]) -> None:
-    if layer.bias is None:
-        raise ValueError(f"{name} has no bias, which a linear start needs in every layer.")
-    if not isinstance(layer, nn.Linear) and layer.groups > 1:
-        raise ValueError(f"{name} has {layer.groups} groups; a linear start is for convolutions of all channels.")
-    if before_head and not isinstance(layer, nn.Linear):
-        kind = type(before_head[-1]).__name__
-        raise ValueError(f"{name} is a {type(layer).__name__} behind {kind}, behind which only the head belongs.")
-    if earlier and isinstance(earlier[0], nn.Linear) and not isinstance(layer, nn.Linear):
-        raise ValueError(f"{name} is a {type(layer).__name__} behind Linears; a linear start is for one kind of layer.")
-    if len(earlier) > 1 and type(earlier[-1]) is not type(earlier[0]):
-        raise ValueError(f"{name} follows a Linear behind convolutions, which must be the head of the network.")
