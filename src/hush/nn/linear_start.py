@@ -35,8 +35,8 @@ __all__ = ["LinearStart", "linear_start_"]
 _MOST = 0.5  # a unit counts as active if it is so, with a slope, for more than this share of the inputs
 _FEWEST = 16  # inputs
 # The share of the variance between inputs that is left in the last layer of a white start. Chains of 20 convolutions in
-# which it stayed the same or grew learnt less at the same rates, and so did those in which it fell to a ten-thousandth.
-_FALL = 0.01
+# which it stayed the same or grew learnt less at the same rates, and so did those in which it fell to a thousandth.
+_FALL = 0.015
 _IN_THE_SLOPE = 0.5  # of the way from the threshold to the clip: where a white start puts units that would be beyond
 _RANK = 1e-6  # principal components of less than this share of the largest variance are rounding
 
@@ -90,7 +90,7 @@ def linear_start_(
         white: begin evenly, and let the active units of the first layer read the leading principal components of the
             inputs (of a convolution: of the channels at a position), turned at random and of equal variance. Units that
             would begin at the clip begin halfway to it, so that all that are not zero pass differences on; q is lower
-            by that. The variance between inputs falls to a hundredth along the chain, so the head needs a rate of some
+            by that. The variance between inputs falls to 0.015 of it along the chain, so the head needs a rate of some
             hundred times that of the layers.
         generator: where the first layer's biases come from, and how components are turned.
 
@@ -203,7 +203,7 @@ def _read_components(
 ) -> None:
     """Active units read the leading principal components of x, whitened and turned at random; their means stay.
 
-    Random directions of images, whose variance lies in a few components, would all carry nearly the same.
+    Random directions of images, whose variance lies in a few components, would mostly carry those.
     """
     rows, units = _rows(x), most.nonzero()[:, 0]
     centred = (rows - rows.mean(0)).double()
