@@ -204,6 +204,101 @@ def test_a_chain_of_convolutions_passes_differences_on_position_by_position() ->
     assert share_at_its_place() > 0.9
 
 
+def uneven_inputs(count: int = 2000, rank: int = 30) -> Tensor:
+    """Inputs whose variance lies in a few directions, as that of images does."""
+    numbers = torch.Generator().manual_seed(5)
+    x = torch.randn(count, 30, generator=numbers) * 2.0 ** -torch.arange(30.0).clamp(max=8)
+    x[:, rank:] = 0.0
+    return x @ torch.linalg.qr(torch.randn(30, 30, generator=numbers))[0] + 0.5
+
+
+def sloped(design: hush.Design, h: Tensor) -> Tensor:
+    """Which units are neither zero nor at the clip for most inputs."""
+    size = design.module()(h).abs()
+    return ((size > 0) & (size < design.clip)).float().mean(0) > 0.5
+
+
+def test_active_units_of_a_white_start_read_equal_and_uncorrelated_parts_of_the_inputs() -> None:
+    model, design, _ = drawn()
+    x = uneven_inputs()
+    correlated = copy.deepcopy(model)
+    linear_start_(correlated, design, x, even=True, generator=generator())
+    report = linear_start_(model, design, x, white=True, generator=generator())
+
+    first, before = hidden(model, x)[0], hidden(correlated, x)[0]
+    active = sloped(design, first)
+    assert report.active[0] == int(active.sum()) == 30
+    torch.testing.assert_close(torch.cov(first[:, active].T), 1e-3 * torch.eye(30), atol=2e-5, rtol=0)
+    values = torch.linalg.eigvalsh(torch.cov(before[:, sloped(design, before)].T))
+    assert values[-5] < 0.1 * values[-1]
+    assert torch.equal(model.layer1.weight[~active], correlated.layer1.weight[~active])
+
+
+@pytest.mark.parametrize("activation", ["crelu", "cst"])
+def test_no_unit_of_a_white_start_begins_at_the_clip(activation: str) -> None:
+    """All units that are not zero pass differences on; the zeros are the design's."""
+    design = hush.design(activation, 0.85, v_prime=0.5, width=WIDTH, depth=DEPTH)
+    model = hush.nn.mlp(30, 10, design)
+    hush.init_(model, design, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(300, 30, generator=torch.Generator().manual_seed(1))
+    even = linear_start_(copy.deepcopy(model), design, x, even=True, generator=generator())
+    report = linear_start_(model, design, x, white=True, generator=generator())
+    assert max(even.active) < 29
+    assert (min(report.active), max(report.active)) == (30, 30)
+    layers = hidden(model, x)
+    for h in layers[:-1]:
+        assert float((design.module()(h).abs() >= design.clip).float().mean()) < 1e-3
+        assert float((design.module()(h) == 0).float().mean()) == pytest.approx(0.85, abs=0.012)
+    torch.testing.assert_close(layers[-1].mean(0), torch.zeros(10), atol=1e-5, rtol=0)
+
+
+def test_the_differences_of_a_white_start_fall_evenly_along_the_chain() -> None:
+    model, design, x = drawn()
+    linear_start_(model, design, x, white=True, generator=generator())
+    varied = [float(h.var(0, correction=0)[sloped(design, h)].mean()) for h in hidden(model, x)[:-1]]
+    assert varied[0] == pytest.approx(1e-3, rel=0.1)
+    assert varied[DEPTH // 2] == pytest.approx(1.2e-4, rel=0.3)
+    assert varied[-1] == pytest.approx(1.5e-5, rel=0.1)
+
+
+def test_a_white_start_of_inputs_that_have_fewer_components_than_there_are_active_units() -> None:
+    model, design, _ = drawn("cst")
+    x = uneven_inputs(rank=4)
+    report = linear_start_(model, design, x, white=True, generator=generator())
+    assert report.active[0] == 30
+    h = hidden(model, x)[0]
+    values = torch.linalg.eigvalsh(torch.cov(h[:, sloped(design, h)].T))
+    # Four directions carry the whole: 30 units of a thousandth each.
+    torch.testing.assert_close(values[-4:], torch.full((4,), 30e-3 / 4), rtol=0.05, atol=0)
+    assert abs(float(values[-5])) < 1e-6
+
+
+def test_a_white_start_of_convolutions_reads_the_channels_at_each_position() -> None:
+    model, design, x = drawn_cnn()
+    with torch.no_grad():
+        x = torch.einsum("bchw,dc->bdhw", x, torch.diag(torch.tensor([8.0, 4.0, 2.0, 1.0, 0.5])))
+    report = linear_start_(model, design, x, white=True, generator=generator())
+    assert (min(report.active), max(report.active)) == (18, 18)
+    first = channels(model, x)[0]
+    active = sloped(design, first)
+    kernels = model.layer1.weight[active].detach()
+    assert int(active.sum()) == 18
+    assert int((kernels != 0).sum()) == kernels[:, :, 1, 1].numel()
+    # Five channels are all there is: each has an equal share of what the 18 tell apart.
+    values = torch.linalg.eigvalsh(torch.cov(first[:, active].T))[-5:]
+    torch.testing.assert_close(values, torch.full((5,), 18e-3 / 5), rtol=0.05, atol=0)
+
+
+def test_a_white_start_of_an_activation_without_a_clip_has_the_designs_q() -> None:
+    design = hush.design("shifted_relu", 0.6, width=WIDTH, depth=8)
+    model = hush.nn.mlp(30, 10, design)
+    hush.init_(model, design, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(300, 30, generator=torch.Generator().manual_seed(1))
+    linear_start_(model, design, x, white=True, generator=generator())
+    for h in hidden(model, x)[:-1]:
+        assert float(h.square().mean()) == pytest.approx(1.0, abs=0.05)
+
+
 def test_what_is_no_chain_of_convolutions_is_refused_in_a_sentence() -> None:
     _, design, x = drawn_cnn()
     phi, pool = design.module, nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -315,8 +315,9 @@ def test_too_large_a_subset(tmp_path: Path) -> None:
         run_quietly(TrainConfig(depth=2, width=20, v_prime=0.7, subset=99999), tmp_path)
 
 
-def test_a_cnn_whose_head_reads_all_positions_is_kept_and_diagnosed(tmp_path: Path) -> None:
-    asked = {"pool": "none", "start": "even", "center": True, "optimizer": "adamw", "lr": 1e-3, "head_rate": 10.0}
+@pytest.mark.parametrize("start", ["even", "white"])
+def test_a_cnn_whose_head_reads_all_positions_is_kept_and_diagnosed(tmp_path: Path, start: str) -> None:
+    asked = {"pool": "none", "start": start, "center": True, "optimizer": "adamw", "lr": 1e-3, "head_rate": 10.0}
     config = TrainConfig(depth=3, width=16, arch="cnn", v_prime=0.7, epochs=1, subset=128, **asked)
     run = train(config, tmp_path, progress=False)
     model, design = checkpoint.load(run.directory)

@@ -22,7 +22,7 @@ _CHOICES = {
     "output": ("edge", "preserve", "zero", "keep"),
     "optimizer": ("sgd", "adamw"),
     "schedule": ("constant", "cosine"),
-    "start": ("drawn", "linear", "even"),
+    "start": ("drawn", "linear", "even", "white"),
     "pool": ("average", "none"),
     "engine": ("sparse", "dense"),
     "precision": ("32-true", "bf16-mixed", "64-true"),
@@ -133,8 +133,8 @@ class TrainConfig:
     output: str = _note("How the head is drawn: edge, preserve, zero or keep.", "edge")
     start: str = _note(
         "drawn (on the edge of chaos), linear: then changed to begin nearly linear on the data, which is usual for "
-        "chains from 30 layers on, or even: so, with as many active units in every layer, usual from 50 on, and where "
-        "a layer has fewer than 30 active units.",
+        "chains from 30 layers on, even: so, with as many active units in every layer, usual from 50 on, and where "
+        "a layer has fewer than 30 active units, or white: evenly, and the active units read principal components.",
         None,
     )
     center: bool = _note("Centre the gradients of the weights; by default deep chains do.", None)
@@ -242,7 +242,7 @@ class TrainConfig:
                     raise ValueError(f"{name} = {getattr(self, name)} is for images; the split of text is fixed.")
         if self.patch > 1 and self.arch not in ("cnn", "resnet"):
             raise ValueError(f"patch = {self.patch} makes channels for a cnn or a resnet; {self.arch} has none.")
-        if self.start in ("linear", "even") and self.arch not in ("mlp", "cnn"):
+        if self.start in ("linear", "even", "white") and self.arch not in ("mlp", "cnn"):
             raise ValueError(f"a linear start is for the chain of an mlp or a cnn; {self.arch} starts as it is drawn.")
         if not isinstance(self.center, bool | None):
             raise ValueError(f"center must be True or False, got {self.center!r}.")

@@ -97,8 +97,8 @@ def _train(
     if config.start != "drawn":
         assert isinstance(model, nn.Sequential)
         generator = torch.Generator().manual_seed(config.seed)
-        inputs, even = material.sample(_START_INPUTS), config.start == "even"
-        linear_start_(model, config.design(), inputs, even=even, generator=generator)
+        how = {"even": config.start == "even", "white": config.start == "white"}
+        linear_start_(model, config.design(), material.sample(_START_INPUTS), **how, generator=generator)
     if config.center:
         center_gradients(model)
     if config.hold:
