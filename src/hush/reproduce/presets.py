@@ -125,7 +125,7 @@ QUICK: dict[str, dict[str, Any]] = {
         "data": "cifar10",
         "arch": "cnn",
         "depth": 20,
-        "width": 48,
+        "width": 64,
         "patch": 4,
         "pool": "none",
         "center": True,
