@@ -79,8 +79,8 @@ _STARTS = {
     "linear": "The network is drawn as the paper's and then made nearly linear on the data.",
     "even": "The network is drawn as the paper's and then made nearly linear on the data; biases are moved to make the "
     "numbers of active units even over the layers.",
-    "white": "The network is drawn as the paper's and then made nearly linear on the data; biases are moved to make the "
-    "numbers of active units even over the layers and to keep them off the clip, and the active units of the first "
+    "white": "The network is drawn as the paper's and then made nearly linear on the data; biases are moved to make "
+    "the numbers of active units even over the layers and to keep them off the clip, and the active units of the first "
     "layer read principal components of the images, white: of equal variance.",
 }
 
