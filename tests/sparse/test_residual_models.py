@@ -10,6 +10,7 @@ from torch import nn
 import hush
 import hush.nn as hn
 from hush.sparse import accelerate, report, step
+from hush.sparse.acceleration_report import make_report
 
 from .alike import assert_alike, assert_same_parameters, engine_runs, twins
 
@@ -102,6 +103,23 @@ def test_blocks_of_two_matrices_are_fused(norm, layout):
         assert_alike(plain, fast, torch.randn(7, 12))
     with torch.no_grad():
         torch.testing.assert_close(fast(torch.ones(1, 12)), plain(torch.ones(1, 12)))
+
+
+def test_a_held_network_of_two_matrices_is_laid_out_for_the_steps_between():
+    """The hooks that count zeros are there when it is accelerated, and gone at the next step."""
+    torch.set_num_threads(1)
+    model = hn.residual_mlp(12, 5, lambda: hn.CReLU(0.9, 0.8), blocks=3, width=24, hidden=40)
+    optimizer = torch.optim.AdamW(model.parameters())
+    hush.hold(model, 0.8, every=4)
+    accelerate(model, optimizer=optimizer, adaptive=False)
+    assert all(block.up.weight.is_contiguous() and not block.down.weight.is_contiguous() for block in model.blocks)
+    fused = []
+    for _ in range(8):
+        with torch.no_grad():
+            model(torch.randn(6, 12))
+        fused.append(sum(map(len, make_report(model).taken)))
+        step(model, model(torch.randn(6, 12)).square().mean())
+    assert fused.count(6) >= 5
 
 
 class TwoMatrices(Block):

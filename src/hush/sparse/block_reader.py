@@ -108,11 +108,13 @@ _WORDS = {
 class _Reader:
     """One reading: what stands for a module's attributes, and what has been touched.
 
-    `outer` reads the module in which this one was called, and shares what it has found.
+    `outer` reads the module in which this one was called, and shares what it has found. Modules that hooks listen to are
+    read only if `listened` says so.
     """
 
     module: nn.Module
     outer: _Reader | None = None
+    listened: bool = False
     touched: list[nn.Module] = field(default_factory=list)
     attributes: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     codes: list[tuple[type[nn.Module], types.CodeType]] = field(default_factory=list)
@@ -123,7 +125,7 @@ class _Reader:
         return run_on_symbols(self.module, self.look, symbol)
 
     def _inside(self, module: nn.Module) -> _Reader:
-        return _Reader(module, self, self.touched, self.attributes, self.codes)
+        return _Reader(module, self, self.listened, self.touched, self.attributes, self.codes)
 
     def look(self, name: str) -> Any:
         module = self.module
@@ -149,7 +151,7 @@ class _Reader:
             raise Unreadable(f"gives a {type(child).__name__} something else than one tensor")
         symbol: _Symbol = x
         kind = type(child).__name__
-        if not is_quiet(child):
+        if not is_quiet(child) and not (self.listened and "forward" not in child.__dict__):
             raise Unreadable(f"has a {kind} with a hook or a forward of its own")
         self.touched.append(child)
         if does_nothing(child):
@@ -176,9 +178,12 @@ class _Reader:
         raise Unreadable(f"has a {kind} behind {_WORDS[symbol.stage]}")
 
 
-def read_block(module: nn.Module) -> Reading | str:
-    """The block, or why it cannot be read, as the end of a sentence about its forward."""
-    reader = _Reader(module)
+def read_block(module: nn.Module, *, listened: bool = False) -> Reading | str:
+    """The block, or why it cannot be read, as the end of a sentence about its forward.
+
+    With `listened`, also where hooks listen inside: what it would be without them, not what may run now.
+    """
+    reader = _Reader(module, listened=listened)
     try:
         found = reader.read(_Symbol())
         if not isinstance(found, _Symbol) or found.stage != "block":
