@@ -108,8 +108,8 @@ _WORDS = {
 class _Reader:
     """One reading: what stands for a module's attributes, and what has been touched.
 
-    `outer` reads the module in which this one was called, and shares what it has found. Modules that hooks listen to are
-    read only if `listened` says so.
+    `outer` reads the module in which this one was called, and shares what it has found. Modules that hooks listen to
+    are read only if `listened` says so.
     """
 
     module: nn.Module
