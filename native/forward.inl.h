@@ -85,11 +85,14 @@ void forward_tile(const ForwardTask& t) {
                     acc[v] = S::fma(x, Masked && v == N - 1 ? S::load_n(w + v * S::W, t.tail) : S::load(w + v * S::W),
                                     acc[v]);
             };
-            if (t.batch <= kFewSamples)
+            if (t.batch <= kFewSamples) {
+                for (uint32_t a = k; a < k + kFetchAhead && a < whole; ++a)
+                    fetch_row<S, N>(weight + (indices[a] - first_row) * stride);
                 for (; k + kFetchAhead < whole; ++k) {
                     fetch_row<S, N>(weight + (indices[k + kFetchAhead] - first_row) * stride);
                     one.template operator()<false>(k);
                 }
+            }
             for (; k < whole; ++k) one.template operator()<false>(k);
             for (; k < end; ++k) one.template operator()<true>(k);
         }

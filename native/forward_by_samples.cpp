@@ -4,7 +4,8 @@
 // product over those that any sample has, and a weight in registers serves four samples. Elsewhere every sample has a
 // list of its own. Both add the same terms in the same order, so the choice does not show in the result.
 //
-// Without gradients the threads never meet. With them they meet once a layer, because the batch makes the choice
+// A few samples of which nothing is kept always go by their lists, which each layer leaves behind while its outputs are in
+// registers. Without gradients the threads never meet. With them they meet once a layer, because the batch makes the choice
 // together, and once more where what the backward reads is sorted by input and each thread sorts a stretch of inputs.
 #include <algorithm>
 #include <cstring>
@@ -33,6 +34,7 @@ struct Lane {  // one thread's samples
     Range samples;
     Side side[2];
     ActiveLists lists;            // of the layer at hand, where it runs by lists
+    ActiveLists next;             // of the layer behind it, for a few samples
     uint32_t* cuts;               // [cut][sample]: how many of a sample's entries lie below that cut
     std::vector<uint64_t> below;  // per cut: the same, over the lane's samples
     uint32_t* columns;            // the units that any sample has
@@ -66,15 +68,20 @@ struct BySamples {
                 side.x = cutter.cut<float>(n * stride);
                 side.counts = cutter.cut<uint32_t>(room);
             }
-            lane.lists.stride = stride;
-            lane.lists.values = cutter.cut<float>(n * stride);
-            lane.lists.indices = cutter.cut<uint32_t>(n * stride);
-            lane.lists.count = cutter.cut<uint32_t>(n);
+            cut_lists(cutter, lane.lists, n);
+            cut_lists(cutter, lane.next, n);
             lane.cuts = cutter.cut<uint32_t>(n * (lanes.size() + 1));
             lane.below.assign(lanes.size() + 1, 0);
             lane.columns = cutter.cut<uint32_t>(room);
             lane.cursor = cutter.cut<uint32_t>(room);
         }
+    }
+
+    void cut_lists(Cutter& cutter, ActiveLists& lists, size_t n) const {
+        lists.stride = stride;
+        lists.values = cutter.cut<float>(n * stride);
+        lists.indices = cutter.cut<uint32_t>(n * stride);
+        lists.count = cutter.cut<uint32_t>(n);
     }
 
     // A width in tiles of at most so many vectors; the stretches of inputs that the threads sort end at tiles.
@@ -166,7 +173,7 @@ struct BySamples {
         if (lane.shared)
             run_shared(l, lane, out, out_stride, at_once);
         else
-            run_lists(layer, lane, out, out_stride);
+            run_lists(layer, lane.samples.size(), lane.lists, {out, out_stride});
         if (!last && !at_once) activate(l + 1, lane, out, stride, layer.outputs);
     }
 
@@ -201,25 +208,58 @@ struct BySamples {
         }
     }
 
-    void run_lists(const Layer& layer, Lane& lane, float* out, size_t out_stride) {
-        const ActiveLists& from = lane.lists;
+    // Where a layer's outputs go: written, or through the next layer's φ into its lists.
+    struct Target {
+        float* out;
+        size_t out_stride;
+        Activation activation{};
+        ActiveLists lists{};
+    };
+
+    void run_lists(const Layer& layer, size_t samples, const ActiveLists& from, const Target& to) const {
         const Segment segment{from.values, from.indices, nullptr, from.count, from.stride};
         ForwardTask task{};
-        task.batch = lane.samples.size();
+        task.batch = samples;
         task.segments = &segment;
         task.n_segments = 1;
         task.weight_stride = layer.outputs;
         task.rows = layer.inputs;
         task.bf16 = layer.bf16;
-        task.out_stride = out_stride;
+        task.out_stride = to.out_stride;
+        task.activation = to.activation;
+        task.lists = to.lists;
         for (size_t t = 0, n = tiles(layer.outputs, k.wide); t < n; ++t) {
             const Range columns = tile(layer.outputs, k.wide, t);
             task.vectors = static_cast<int>(vectors(columns.size()));
             task.tail = static_cast<int>(columns.size() % k.lanes);
             task.weight = static_cast<const char*>(layer.weight) + columns.first * (layer.bf16 ? 2 : 4);
             task.bias = layer.bias ? layer.bias + columns.first : nullptr;
-            task.out = out + columns.first;
+            task.out = to.out ? to.out + columns.first : nullptr;
+            task.column = columns.first;
             k.forward(task);
+        }
+    }
+
+    // Whether a lane's samples are so few that they share nothing, with nothing to keep of them.
+    bool has_few(const Lane& lane) const {
+        if (call.saved || lane.samples.size() >= kSharedRows) return false;
+        return std::none_of(call.layers, call.layers + call.n_layers, [](const Layer& l) { return l.activation.relative; });
+    }
+
+    void run_few(Lane& lane) const {
+        const size_t n = lane.samples.size(), first = lane.samples.first;
+        std::memset(lane.lists.count, 0, n * 4);
+        k.compact({call.h + first * call.h_stride, call.h_stride, n, 0, call.layers[0].inputs, call.layers[0].activation,
+                   lane.lists});
+        for (size_t l = 0; l < call.n_layers; ++l) {
+            for (size_t b = 0; b < n; ++b) lane.active += lane.lists.count[b];
+            if (l + 1 == call.n_layers) {
+                run_lists(call.layers[l], n, lane.lists, {call.out + first * call.out_stride, call.out_stride});
+            } else {
+                std::memset(lane.next.count, 0, n * 4);
+                run_lists(call.layers[l], n, lane.lists, {nullptr, 0, call.layers[l + 1].activation, lane.next});
+                std::swap(lane.lists, lane.next);
+            }
         }
     }
 
@@ -264,6 +304,8 @@ struct BySamples {
         auto each = [&](auto&& work) {
             for (size_t p = id; p < lanes.size(); p += n) work(p);
         };
+        if (std::all_of(lanes.begin(), lanes.end(), [this](const Lane& lane) { return has_few(lane); }))
+            return each([&](size_t p) { run_few(lanes[p]); });
         each([&](size_t p) {
             const Lane& lane = lanes[p];
             activate(0, lanes[p], call.h + lane.samples.first * call.h_stride, call.h_stride, call.layers[0].inputs);

@@ -45,9 +45,10 @@ inline size_t whole_rows(size_t entries, size_t last, size_t rows, size_t stride
     return entries && last + 1 == rows ? entries - 1 : entries;
 }
 
-// So few samples do not find the rows they want in L2: each is fetched while some rows before it are added.
+// So few samples do not find the rows they want in L2: the first are fetched before anything is added, each of the others
+// while some rows before it are added.
 constexpr size_t kFewSamples = 4;
-constexpr uint32_t kFetchAhead = 2;
+constexpr uint32_t kFetchAhead = 4;
 template <class S, int N, class T>
 inline void fetch_row(const T* row) {
 #pragma GCC unroll 32

@@ -207,11 +207,13 @@ template <class S, int N, bool Tail, class T>
     };
     uint32_t k = 0, whole = u.count;
     if (Tail && whole) whole = static_cast<uint32_t>(whole_rows<S>(whole, u.indices[whole - 1], u.rows, u.stride));
-    if (u.fetch_ahead)
+    if (u.fetch_ahead) {
+        for (uint32_t a = 0; a < kFetchAhead && a < whole; ++a) fetch_row<S, N>(weight + u.indices[a] * u.stride);
         for (; k + kFetchAhead < whole; ++k) {
             fetch_row<S, N>(weight + u.indices[k + kFetchAhead] * u.stride);
             one.template operator()<false>(k);
         }
+    }
     for (; k < whole; ++k) one.template operator()<false>(k);
     for (; k < u.count; ++k) one.template operator()<true>(k);
 }
