@@ -9,7 +9,9 @@ from hush.train import Result, TrainConfig
 METRICS = "epoch,step,train_loss,validation_loss,validation_accuracy,sparsity,learning_rate,seconds\n"
 
 
-def write_run(root: Path, config: TrainConfig, accuracy: float, sparsity: float, best: float | None = None) -> Path:
+def write_run(
+    root: Path, config: TrainConfig, accuracy: float, sparsity: float, best: float | None = None, loss: float = 1.0
+) -> Path:
     """A run directory that ended with these figures after two epochs."""
     directory = root / config.name
     directory.mkdir(parents=True)
@@ -20,7 +22,7 @@ def write_run(root: Path, config: TrainConfig, accuracy: float, sparsity: float,
     result = Result(
         outcome="trained" if accuracy >= 0.5 else "failed",
         test_accuracy=accuracy,
-        test_loss=1.0,
+        test_loss=loss,
         sparsity=sparsity,
         train_loss=1.5,
         epochs=2,

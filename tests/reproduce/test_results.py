@@ -13,6 +13,7 @@ from hush.reproduce.design_table import compare_designs
 from hush.reproduce.experiments import Experiment, experiment
 from hush.reproduce.printed_table import Cell, PrintedTable, render
 from hush.reproduce.results import read_results
+from hush.reproduce.train_and_read import reproduce_table
 from tests.reproduce.runs import write_run
 
 ACCURACIES = (0.91, 0.93, 0.95)
@@ -151,3 +152,36 @@ def test_the_designs_agree_with_the_printed_values() -> None:
     row = printed.records[16]  # CReLU, 0.85, 0.7
     assert (row["paper_threshold"], row["paper_clip"], row["paper_v_second"]) == (1.04, 1.17, 0.02)
     assert float(str(row["clip"])) == pytest.approx(1.17, abs=0.005)
+
+
+def test_what_became_of_rows_as_the_paper_draws_them_stands_beside(tmp_path: Path) -> None:
+    whole = experiment("table1", "quick", part="dnn", rows="17,18,33")
+    drawn = experiment("table1", "probe", part="dnn", rows="17,18,33", seeds=1)
+    for row in (16, 17, 32):
+        write_run(tmp_path, whole.rows[row].configs[0], 0.95, whole.rows[row].paper.sparsity)
+    write_run(tmp_path, drawn.rows[16].configs[0], 0.12, 0.848)
+    write_run(tmp_path, drawn.rows[17].configs[0], 0.1, 0.751, loss=2.4)
+    write_run(tmp_path, drawn.rows[32].configs[0], 0.11, 0.849)  # it fails in the paper, and holds here
+    (table,), _ = reproduce_table("table1", part="dnn", rows="17,18,33", root=tmp_path, show=True, as_drawn=True)
+    said = table.sentences()
+    assert (
+        "As drawn (preset probe): 2 of 3 rows hold or come apart as the paper's train or fail; runs this short say "
+        "nothing of accuracies." in said
+    )
+    assert "Of 2 rows that fail in the paper 1 come apart as they are drawn." in said
+    assert "As drawn, row 33 (cst-0.85-0.9) disagrees: 1 of 1 held, the paper: failed." in said
+    assert any(s.startswith("What differs from the paper's protocol there: Epochs: at most 1 instead") for s in said)
+    lines = render([compare_results(table, "x")], "markdown").splitlines()
+    header, trained, failed, odd = (next(x for x in lines if x.startswith(f"| {n} |")) for n in ("#", 17, 18, 33))
+    assert header.endswith("| seeds | as drawn | ours | paper's | same |")
+    assert trained.endswith("| held | trained | trained | ✓ |")
+    assert "| came apart | **trained** | failed |" in failed
+    assert "| **held** | **trained** | failed |" in odd
+    records = compare_results(table, "x").records
+    assert [records[i]["as_drawn"] for i in (0, 16, 17, 32)] == ["", "held", "came apart", "held"]
+    assert table.to_dict()["as_drawn"]["agree"] == 2
+
+
+def test_a_table_whose_rows_begin_as_drawn_has_nothing_to_set_beside(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="as_drawn goes with the preset quick, not with probe"):
+        reproduce_table("table1", "probe", root=tmp_path, show=True, as_drawn=True)

@@ -36,6 +36,13 @@ _Root = Annotated[Path, typer.Option(help="Where run directories are.")]
 _Workers = Annotated[int | None, typer.Option(help="Runs at a time; by default one for each core.", min=1)]
 _DataDir = Annotated[Path | None, typer.Option(help="Where your own copy of the data is.")]
 _Show = Annotated[bool, typer.Option("--show", help="Train nothing: print what is there.")]
+_AsDrawn = Annotated[
+    bool,
+    typer.Option(
+        "--as-drawn",
+        help="Train the rows as the paper draws them too (preset probe, one seed), and print beside what became of them.",
+    ),
+]
 _Format = Annotated[
     str | None, typer.Option("--format", help="rich, markdown, csv or latex; else by the name of --out.")
 ]
@@ -109,6 +116,7 @@ def _command(name: str) -> Callable[..., None]:
         workers: _Workers = None,
         data_dir: _DataDir = None,
         show: _Show = False,
+        as_drawn: _AsDrawn = False,
         form: _Format = None,
         out: _Out = None,
         as_json: _Json = False,
@@ -123,7 +131,7 @@ def _command(name: str) -> Callable[..., None]:
         asked |= {"executor": executor, "cluster": Cluster(address, cpus, gpus, collect)}
         asked |= {"workers": workers, "data_dir": data_dir}
         if name != _SECOND:
-            asked |= {"part": part, "rows": rows}
+            asked |= {"part": part, "rows": rows, "as_drawn": as_drawn}
         read = _second_failure if name == _SECOND else _table
         printed, values, swept = read(name, preset, asked)
         if as_json:
@@ -137,7 +145,7 @@ def _command(name: str) -> Callable[..., None]:
         if swept.errors or swept.interrupted:
             raise typer.Exit(130 if swept.interrupted else 1)
 
-    drop = {"table1": (), _SECOND: ("part", "rows")}.get(name, ("part",))
+    drop = {"table1": (), _SECOND: ("part", "rows", "as_drawn")}.get(name, ("part",))
     kept = [p for p in inspect.signature(command).parameters.values() if p.name not in drop]
     command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
     return command

@@ -25,6 +25,8 @@ def compare_results(table: ResultTable, command: str) -> PrintedTable:
     """
     paper = "paper" if table.part == "dnn" else "paper (1 run)"
     columns = ["#", "φ", "s", "τ", "m", "V′", "accuracy", paper, "gap", "sparsity", "paper", "seeds", "ours", "paper's"]
+    if table.drawn is not None:
+        columns.insert(-2, "as drawn")
     if not table.recipe.cut_short:
         columns.append("same")
     notes = [
@@ -66,6 +68,7 @@ def _cells(row: ResultRow, table: ResultTable) -> list[Cell]:
         Cell(row.sparsity.ours(), Mood.FAINT if not row.runs else Mood.PLAIN if row.sparsity.near else Mood.OFF),
         Cell(row.sparsity.paper(spread)),
         Cell(row.status, Mood.PLAIN if row.runs else Mood.FAINT),
+        *_cell_as_drawn(row, table),
         Cell(row.verdict.outcome if row.runs else "–", mood),
         Cell("–" if paper is None else paper.value),
     ]
@@ -74,8 +77,24 @@ def _cells(row: ResultRow, table: ResultTable) -> list[Cell]:
     return cells
 
 
+def _drawn(row: ResultRow, table: ResultTable) -> ResultRow | None:
+    """The same row as the paper draws it, where it was run."""
+    found = None if table.drawn is None else table.drawn.rows[row.row.number - 1]
+    return found if found is not None and found.runs else None
+
+
+def _cell_as_drawn(row: ResultRow, table: ResultTable) -> list[Cell]:
+    if table.drawn is None:
+        return []
+    found = _drawn(row, table)
+    if found is None:
+        return [Cell("–", Mood.FAINT)]
+    return [Cell(found.verdict.outcome, Mood.BAD if found.verdict.agrees is False else Mood.PLAIN)]
+
+
 def _record(row: ResultRow, table: ResultTable) -> dict[str, object]:
     paper = row.row.paper
+    drawn = _drawn(row, table)
 
     def pair(name: str, value: MeanOfRuns) -> dict[str, object]:
         return {
@@ -107,6 +126,7 @@ def _record(row: ResultRow, table: ResultTable) -> dict[str, object]:
         "paper_outcome": "" if expected is None else expected.value,
         "agrees": {None: "", True: "yes", False: "no"}[row.verdict.agrees],
         "reason": row.verdict.reason,
+        **({} if table.drawn is None else {"as_drawn": "" if drawn is None else drawn.verdict.outcome}),
         "days": " ".join(sorted({origin.day for origin in row.origins})),
         "machines": "; ".join(sorted({origin.machine for origin in row.origins})),
     }

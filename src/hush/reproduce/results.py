@@ -81,13 +81,18 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """One table, with everything its footer says."""
+    """One table, with everything its footer says.
+
+    Attributes:
+        drawn: the same rows as the paper draws and trains them, cut short, where they were asked for too.
+    """
 
     name: str
     part: str
     recipe: Preset
     rows: tuple[ResultRow, ...]
     origin: Provenance
+    drawn: "ResultTable | None" = None
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -104,7 +109,21 @@ class ResultTable:
         )
         if not self.recipe.judged:
             return [f"{size} The preset {self.recipe.name} says nothing of the paper.", *protocol(self.recipe)]
-        return [size, *self._agreement(ran), *protocol(self.recipe)]
+        return [size, *self._agreement(ran), *self._as_drawn(), *protocol(self.recipe)]
+
+    def _as_drawn(self) -> list[str]:
+        """What became of the networks that begin as the paper draws them; nothing where none were asked for."""
+        if self.drawn is None:
+            return []
+        ran = [row for row in self.drawn.rows if row.runs]
+        said = [f"As drawn (preset {self.drawn.recipe.name}): {self.drawn._agreement(ran)[0]}"] if ran else []
+        failing = [row for row in ran if expected_outcome(row.row.paper, self.part) is Outcome.FAILED]
+        if failing:
+            apart = sum(row.verdict.outcome == "came apart" for row in failing)
+            said.append(f"Of {len(failing)} rows that fail in the paper {apart} come apart as they are drawn.")
+        said += [f"As drawn, {sentence[0].lower()}{sentence[1:]}" for sentence in self.drawn._disagreements(ran)]
+        said.append(f"What differs from the paper's protocol there: {' '.join(self.drawn.recipe.differences)}")
+        return [*said, f"As drawn: {self.drawn.origin.stamp()[0].lower()}{self.drawn.origin.stamp()[1:]}"]
 
     def _agreement(self, ran: list[ResultRow]) -> list[str]:
         right, judged = self.agreeing
@@ -125,12 +144,14 @@ class ResultTable:
         for words, rows in self._without_verdict(ran).items():
             numbers = ", ".join(str(row.row.number) for row in rows)
             said.append(f"{'Row' if len(rows) == 1 else 'Rows'} {numbers}: no verdict; {words}.")
-        said += [
+        return said + self._disagreements(ran)
+
+    def _disagreements(self, ran: list[ResultRow]) -> list[str]:
+        return [
             f"Row {row.row.number} ({row.row.name}) disagrees: {row.verdict.reason}."
             for row in ran
             if row.verdict.agrees is False
         ]
-        return said
 
     def _without_verdict(self, ran: list[ResultRow]) -> dict[str, list[ResultRow]]:
         """The rows on which nothing can be said, by the reason why."""
@@ -175,6 +196,7 @@ class ResultTable:
             "differences": list(self.recipe.differences),
             "left_open": list(left_open(self.recipe.fields)),
             "provenance": self.origin.to_dict(),
+            **({} if self.drawn is None else {"as_drawn": self.drawn.to_dict()}),
         }
 
 
