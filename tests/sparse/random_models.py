@@ -121,6 +121,33 @@ def residual_blocks(dice: Random, width: int, dims: int) -> nn.Module:
     return nn.Sequential(*blocks, linear(dice, width, 5))
 
 
+class Gated(nn.Module):
+    """φ(gate(x)) · up(x), which can be read off its forward."""
+
+    def __init__(self, dice: Random, width: int) -> None:
+        super().__init__()
+        hidden = dice.choice(WIDTHS)
+        self.gate, self.up = linear(dice, width, hidden), linear(dice, width, hidden)
+        self.act, self.down = activation(dice), linear(dice, hidden, width)
+        self.drop = nn.Dropout(dice.choice([0.0, 0.0, 0.1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.drop(self.act(self.gate(x)) * self.up(x)))
+
+
+class GatedTheOtherWay(Gated):
+    def forward(self, x: Tensor) -> Tensor:
+        u = self.up(x)
+        return self.down(u * self.act(self.drop(self.gate(x))))
+
+
+def gated_blocks(dice: Random, width: int, dims: int) -> nn.Module:
+    blocks: list[nn.Module] = [dice.choice([Gated, GatedTheOtherWay])(dice, width) for _ in range(dice.randint(1, 3))]
+    if dice.random() < 0.5:
+        blocks.insert(dice.randint(0, len(blocks)), filler(dice, width, dims))
+    return nn.Sequential(*blocks, linear(dice, width, 5))
+
+
 class Branches(nn.Module):
     """Two readers of one activation's output, joined by a product, a sum or a concatenation."""
 
@@ -318,6 +345,7 @@ KINDS: dict[str, Callable[[Random, int, int], nn.Module]] = {
     "sequential": sequential,
     "residual": Residual,
     "residual blocks": residual_blocks,
+    "gated blocks": gated_blocks,
     "branches": Branches,
     "early exit": EarlyExit,
     "shared layers": Shared,

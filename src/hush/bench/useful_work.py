@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hush.nn.models.transformers import GatedFeedForward
+
 __all__ = ["Work", "work_of"]
 
 _READS_ZEROS = 0.9  # a layer whose input is less dense than this is counted by what it reads
@@ -28,17 +30,22 @@ def work_of(model: nn.Module, x: Tensor, training: bool) -> Work:
     """Measured on one batch.
 
     A layer that reads zeros leaves them out of its forward and of both products of its backward. One that does not
-    computes all of its forward, and leaves the zeros of ∂L/∂out out of the backward.
+    computes all of its forward, and leaves the zeros of ∂L/∂out out of the backward. `up` of a gated block is computed
+    where what `down` reads is not zero.
     """
     dense = useful = 0.0
-    for layer, read, out in _seen(model, x, training):
+    seen = _seen(model, x, training)
+    behind_gate = {id(m.up): m.down for m in model.modules() if isinstance(m, GatedFeedForward)}
+    reads = {id(layer): _density(read) for layer, read, _ in seen}
+    for layer, _, out in seen:
         weights, gradient = float(layer.weight.numel()), out.grad
         # Samples, tokens or pixels: how often every weight is used, but for those that meet a border.
         rows = out.numel() / layer.weight.shape[0]
-        density, behind = _density(read), _density(gradient) if gradient is not None else 1.0
+        density, behind = reads[id(layer)], _density(gradient) if gradient is not None else 1.0
+        computed = reads[id(behind_gate[id(layer)])] if id(layer) in behind_gate else density
         backward = 4.0 if training else 0.0
         dense += (2.0 + backward) * rows * weights
-        useful += (2.0 * density + backward * (density if density < _READS_ZEROS else behind)) * rows * weights
+        useful += (2.0 * computed + backward * (density if density < _READS_ZEROS else behind)) * rows * weights
     return Work(dense, useful)
 
 

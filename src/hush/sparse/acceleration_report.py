@@ -12,11 +12,13 @@ from hush.nn.relative import Relative
 from .block_reader import looks_residual, read_block
 from .convolution_form import form_of
 from .cpu import isa
+from .gated_reader import read_gated
 from .modules import stretches_of
 from .own_forwards import (
     has_own_forward,
     is_quiet,
     is_sparse_convolution,
+    is_sparse_gated,
     is_sparse_linear,
     is_sparse_sequential,
 )
@@ -36,18 +38,26 @@ class Report:
             none those of its output's gradient.
         left: (name, reason) of the layers with weights that stay with torch, and of activations that break a stretch.
         apart: (name, reason) of what stands in a Sequential like a residual block and runs module by module.
+        gated: modules that compute φ(gate(x)) · up(x), and leave out of `up` what φ makes zero.
+        gated_linears: the name of `up` in each of them.
     """
 
     taken: tuple[tuple[str, ...], ...]
     alone: tuple[str, ...]
     left: tuple[tuple[str, str], ...]
     apart: tuple[tuple[str, str], ...] = ()
+    gated: tuple[str, ...] = ()
+    gated_linears: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         layers = sum(len(names) for names in self.taken)
         lines = [f"{layers} layers in {len(self.taken)} fused stretches on {isa()}"]
         for names in self.taken:
             lines.append(f"  fused  {names[0]}" + (f" … {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""))
+        lines += [
+            f"  gated  {name}: {up} is computed where its activation is not zero"
+            for name, up in zip(self.gated, self.gated_linears, strict=True)
+        ]
         lines += [f"  alone  {name}: leaves out zeros of its input or of its output's gradient" for name in self.alone]
         lines += [
             f"  apart  {name}: its forward {reason}, so its modules run one by one" for name, reason in self.apart
@@ -72,7 +82,15 @@ def make_report(model: nn.Module) -> Report:
     alone = [names[id(m)] for m in model.modules() if _is_taken(m) and names[id(m)] not in fused]
     others = [m for m in model.modules() if id(m) not in activations]
     left = [(names[id(m)], reason) for m in others if (reason := _why_left(m)) is not None]
-    return Report(tuple(taken), tuple(alone), tuple(left), tuple(_apart(model, names)))
+    gated = [(m, found) for m in model.modules() if is_sparse_gated(m) and not isinstance(found := read_gated(m), str)]
+    return Report(
+        tuple(taken),
+        tuple(alone),
+        tuple(left),
+        tuple(_apart(model, names)),
+        tuple(names[id(m)] for m, _ in gated),
+        tuple(next(name for name, child in m.named_children() if child is found.up) for m, found in gated),
+    )
 
 
 def _apart(model: nn.Module, names: dict[int, str]) -> Iterator[tuple[str, str]]:

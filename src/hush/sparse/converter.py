@@ -1,6 +1,7 @@
 """Lets a model's Linears and convolutions leave out zeros, in place, and takes it back.
 
-`accelerate` gives every plain nn.Linear and nn.Conv2d, and every nn.Sequential with such in it, another forward.
+`accelerate` gives every plain nn.Linear and nn.Conv2d, every nn.Sequential with such in it, and every module that
+computes φ(gate(x)) · up(x), another forward.
 Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it calls these modules,
 and each of them looks at what it is given and at what it is at that moment.
 """
@@ -15,8 +16,9 @@ from . import convolution_crossover, crossover, dense_forward, fused_step
 from .acceleration_report import Report, make_report
 from .block_reader import looks_residual
 from .convolution_form import ConvolutionForm, form_of
+from .gated_reader import read_gated
 from .in_place_layout import inner_linears, lay_out, sparse_linears, widening_linears
-from .modules import accelerate_module, decelerate_module
+from .modules import accelerate_gated, accelerate_module, decelerate_module
 from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear
 from .settings import Layout, Settings
 from .straight_line import is_straight_line
@@ -80,6 +82,9 @@ def accelerate(
     for module in model.modules():
         if type(module) is nn.Sequential and not has_own_forward(module) and _has_layer(module):
             accelerate_module(module, settings)
+    for module in model.modules():
+        if len(module._modules) > 2 and not has_own_forward(module) and not isinstance(read_gated(module), str):
+            accelerate_gated(module, settings)
     # Where the caller has not asked for a layout, each weight lies as the step will read it. The first of two matrices
     # of a fused block is only ever read row by row.
     row_major = inner_linears(model) + (widening_linears(model) if layout != "input_major" else [])

@@ -18,7 +18,7 @@ from .activation import Activation
 from .backend import Backend
 from .step_plan import Rule, States, StepPlan, place_of
 
-__all__ = ["Products", "Update", "sparse_products"]
+__all__ = ["Products", "Update", "products_at", "sparse_products"]
 
 
 class Update(NamedTuple):
@@ -72,3 +72,14 @@ def sparse_products(
     if gradient is not None and turned:
         gradient = gradient.t()
     return Products(None if weight is None else forward.out, gradient, forward.active)
+
+
+def products_at(active: Tensor, x: Tensor, weight: Tensor, backend: Backend) -> tuple[Tensor, int]:
+    """x Wᵀ at the entries of `active` that are not 0, and 0 elsewhere; and how many entries that are."""
+    phi = [Activation.identity()]
+    # A layer without outputs multiplies nothing and lists what is active. Then ∂L/∂h of a layer with the weight Wᵀ and
+    # ∂L/∂out = x is the product that is wanted, at these entries alone.
+    listed = backend.compile([active.new_empty((0, active.shape[1]))], [None], phi).forward(active)
+    found = backend.compile([weight.detach().t()], [None], phi).backward(x, listed.saved, True, StepPlan(1))
+    assert found is not None
+    return found, listed.active

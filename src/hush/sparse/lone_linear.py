@@ -21,7 +21,7 @@ from .conditions import backend_of, has_memory, is_plain
 from .dense_forward import dense_linear
 from .gradients import FusedUpdate
 from .layout import is_row_major, storage_address
-from .linear_products import Update, sparse_products
+from .linear_products import Update, products_at, sparse_products
 from .settings import Settings
 from .stretch import LOOKS, Prepared, Stretch
 
@@ -59,8 +59,27 @@ class LoneLinear(Stretch):
         rows = x.reshape(-1, prepared.inputs)
         if not (x.requires_grad or weight.requires_grad) or not self._may_pay(rows.shape[0], prepared):
             return None
-        out: Tensor = LinearFunction.apply(rows, weight, bias[0] if bias else None, self)  # type: ignore[no-untyped-call]
+        out: Tensor = LinearFunction.apply(rows, weight, bias[0] if bias else None, self, None)  # type: ignore[no-untyped-call]
         return out if x.dim() == 2 else out.reshape(*x.shape[:-1], prepared.outputs)
+
+    def run_at(self, active: Tensor, x: Tensor, backend: Backend) -> tuple[Tensor, int] | None:
+        """W x + b where `active` is not 0, and 0 elsewhere, and how many entries that are; None where torch is to run.
+
+        For who multiplies it with `active`, and shows it to nobody else.
+        """
+        prepared = self._prepare(backend)
+        if not prepared.trains or x.shape[-1] != prepared.inputs or active.shape[-1] != prepared.outputs:
+            return None
+        weight, *bias = prepared.parameters
+        rows, at = x.reshape(-1, prepared.inputs), active.detach().reshape(-1, prepared.outputs)
+        if not is_row_major(weight) or not 0 < at.numel() < _MOST_UNITS:
+            return None
+        # Dense arithmetic makes NaN of 0 · NaN and 0 · ∞. A sum over all of them is finite only where each is.
+        if not all(bool(t.sum().isfinite()) for t in (rows, weight, *bias)):
+            return None
+        only = _Only(at, backend)
+        out: Tensor = LinearFunction.apply(rows, weight, bias[0] if bias else None, self, only)  # type: ignore[no-untyped-call]
+        return out.reshape(active.shape), only.count
 
     def _may_pay(self, batch: int, prepared: Prepared) -> bool:
         limit = self.gradient_limit(batch)
@@ -74,6 +93,10 @@ class LoneLinear(Stretch):
             or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         )
 
+    def limit_of(self, batch: int, backend: Backend) -> float:
+        """The density up to which a product with the zeros of ∂L/∂out pays; 0 where it never does, or cannot run."""
+        return self.gradient_limit(batch) if self._prepare(backend).trains else 0.0
+
     def gradient_limit(self, batch: int) -> float:
         """The density of ∂L/∂out up to which its zeros pay; 0 where they never do."""
         prepared = self._prepared
@@ -84,6 +107,17 @@ class LoneLinear(Stretch):
         if not self.settings.adaptive:
             return crossover.fixed_limit()
         return crossover.limit(prepared.widest, batch, True, not prepared.turns, by_gradient=True)
+
+
+class _Only:
+    """Entries of an output to which it is limited: where `at` is not 0."""
+
+    def __init__(self, at: Tensor, backend: Backend) -> None:
+        self._at, self._backend, self.count = at, backend, 0
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        out, self.count = products_at(self._at, x.detach(), weight, self._backend)
+        return out if bias is None else out.add_(bias).masked_fill_(self._at == 0, 0.0)
 
 
 class _Always:
@@ -102,27 +136,31 @@ def sparse_backward_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Te
     plain = all(is_plain(p) and has_memory(p) for p in parameters)
     if backend is None or not plain or not backend.takes_parameters([weight], [bias], training=True):
         return F.linear(x, weight, bias)
-    out: Tensor = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight, bias, _Always())  # type: ignore[no-untyped-call]
+    out: Tensor = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight, bias, _Always(), None)  # type: ignore[no-untyped-call]
     return out.reshape(*x.shape[:-1], out.shape[-1])
 
 
 class LinearFunction(torch.autograd.Function):
-    """(x, W, b, owner) ↦ x Wᵀ + b on matrices; the backward leaves out the zeros of ∂L/∂out where that pays."""
+    """(x, W, b, owner, only) ↦ x Wᵀ + b on matrices; the backward leaves out the zeros of ∂L/∂out where that pays."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, owner: LoneLinear | _Always) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, owner: LoneLinear | _Always, only: _Only | None
+    ) -> Tensor:
         need_x, need_weight, *_ = ctx.needs_input_grad
         # Not more than F.linear keeps: whatever it does not keep may be changed before the backward.
         ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
         ctx.owner, ctx.limit, ctx.rows_first = owner, owner.gradient_limit(x.shape[0]), is_row_major(weight)
         # For `step`, which sets `fused` on the node of a backward that it opens, where it may change the weight.
         ctx.fused, ctx.weight, ctx.memories = None, weight, (storage_address(weight),)
+        if only is not None:
+            return only.linear(x, weight, bias)
         return dense_linear(x, weight, bias) if owner.measured else F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,), (x, weight) = grads, ctx.saved_tensors
-        need_x, need_weight, need_bias, _ = ctx.needs_input_grad
+        need_x, need_weight, need_bias, *_ = ctx.needs_input_grad
         x, weight = x if need_weight else None, weight if need_x else None
         grad_x = grad_weight = None
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
@@ -140,7 +178,7 @@ class LinearFunction(torch.autograd.Function):
                 grad_x = grad.mm(weight)
             if x is not None:
                 grad_weight = grad.t().mm(x) if ctx.rows_first else x.t().mm(grad).t()
-        return grad_x, grad_weight, grad.sum(0) if need_bias else None, None
+        return grad_x, grad_weight, grad.sum(0) if need_bias else None, None, None
 
 
 def _update(fused: FusedUpdate, weight: Tensor, memories: tuple[int, ...]) -> Update | None:

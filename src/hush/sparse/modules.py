@@ -7,7 +7,9 @@ and the class's forward everywhere else.
 
 from __future__ import annotations
 
+import functools
 import types
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -15,15 +17,23 @@ from torch import Tensor, nn
 
 from .conditions import backend_of, is_patched
 from .convolution_stretch import ConvolutionStretch
+from .gated_module import GatedModule
 from .lone_linear import LoneLinear
 from .operators import traced_chain
-from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear, is_sparse_sequential, mark
+from .own_forwards import (
+    has_own_forward,
+    is_sparse_convolution,
+    is_sparse_gated,
+    is_sparse_linear,
+    is_sparse_sequential,
+    mark,
+)
 from .sequence_plan import Fused, Sequence, fuse
 from .settings import Settings
 from .stretch import Stretch
 from .witness import has_global_hooks
 
-__all__ = ["accelerate_module", "decelerate_module", "stretches_of"]
+__all__ = ["accelerate_gated", "accelerate_module", "decelerate_module", "stretches_of"]
 
 _STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
 
@@ -76,10 +86,28 @@ def accelerate_module(module: nn.Module, settings: Settings) -> None:
         module.__dict__["forward"] = types.MethodType(_sequential_forward, module)
 
 
+def accelerate_gated(module: nn.Module, settings: Settings) -> None:
+    """Give a module that computes φ(gate(x)) · up(x) its accelerated forward."""
+    plain = type(module).forward
+
+    # What torch.jit.script compiles is the source of the class's own forward, to which this name leads; such a forward
+    # reads nothing outside of its module.
+    @functools.wraps(plain)
+    def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
+        if len(arguments) == 1 and not named and type(self).forward is plain:
+            out = self.__dict__[_STATE].run(arguments[0])
+            if out is not None:
+                return out
+        return type(self).forward(self, *arguments, **named)
+
+    module.__dict__[_STATE] = GatedModule(module, settings)
+    module.__dict__["forward"] = types.MethodType(mark(forward, "gated"), module)
+
+
 def decelerate_module(module: nn.Module) -> Settings | None:
     """Take it away again; the settings it had, or None where it had none."""
-    ours = is_sparse_linear(module) or is_sparse_convolution(module) or is_sparse_sequential(module)
-    if ours or not has_own_forward(module):
+    kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_sequential, is_sparse_gated)
+    if any(is_kind(module) for is_kind in kinds) or not has_own_forward(module):
         module.__dict__.pop("forward", None)
     state = module.__dict__.pop(_STATE, None)
     return None if state is None else state.settings

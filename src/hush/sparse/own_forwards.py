@@ -14,6 +14,7 @@ __all__ = [
     "has_own_forward",
     "is_quiet",
     "is_sparse_convolution",
+    "is_sparse_gated",
     "is_sparse_linear",
     "is_sparse_sequential",
     "mark",
@@ -23,7 +24,7 @@ _MARK = "_hush_forward"  # on a function that `accelerate` puts in place of a cl
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def mark(function: _F, name: Literal["linear", "sequential", "convolution"]) -> _F:
+def mark(function: _F, name: Literal["linear", "sequential", "convolution", "gated"]) -> _F:
     """This function is the engine's forward for such a module."""
     setattr(function, _MARK, name)
     return function
@@ -39,6 +40,10 @@ def is_sparse_convolution(module: nn.Module | None) -> bool:
 
 def is_sparse_sequential(module: nn.Module) -> bool:
     return type(module) is nn.Sequential and getattr(_function(module), _MARK, None) == "sequential"
+
+
+def is_sparse_gated(module: nn.Module) -> bool:
+    return getattr(_function(module), _MARK, None) == "gated"
 
 
 def has_own_forward(module: nn.Module) -> bool:

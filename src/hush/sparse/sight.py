@@ -3,7 +3,8 @@
 Where x came out of an activation whose slope is 0 wherever it is 0, that activation drops ∂L/∂x at x's zeros, so they
 need not be computed: unless somebody looks at ∂L/∂x itself. Who wants to do so holds x or its node, or has hung a hook
 on one of them. In a gated block x is a product, φ(g) · u, and its zeros are those of φ(g): there ∂L/∂u is 0 and φ drops
-the rest, if nobody looks at the gradient of φ(g) either.
+the rest, if nobody looks at the gradient of φ(g) either. That the zeros of x are those of φ(g) is looked for, or
+counted: who makes the product and knows how many of φ(g) are not 0 may say so (`expect_active`).
 """
 
 from __future__ import annotations
@@ -19,16 +20,30 @@ from torch import Tensor
 
 from hush.nn.functional import drops_gradient_at_zero
 
-__all__ = ["Sight"]
+__all__ = ["Sight", "expect_active"]
 
+_EXPECTED = "hush: entries of φ(g) that are not 0"  # in the metadata of a product's node
 _OWN_REFERENCES = 3  # to a node: the graph's, ours, and the argument of the question
+
+
+def expect_active(product: Tensor, active: int) -> None:
+    """Of a product φ(g) · u: so many entries of φ(g) are not 0."""
+    node: Any = product.grad_fn
+    if node is not None:
+        node.metadata[_EXPECTED] = active
 
 
 class Sight:
     """Asked in the backward: `is_free` is whether nobody looks."""
 
-    def __init__(self, *looked_at: _Point) -> None:
+    def __init__(self, *looked_at: _Point, expected: int | None = None) -> None:
         self._points = looked_at
+        self._expected = expected
+
+    def count(self, active: int) -> None:
+        """So many entries of x are not 0."""
+        if self._expected == active:
+            self._expected = None
 
     @classmethod
     def of(cls, x: Tensor) -> Sight | None:
@@ -37,11 +52,14 @@ class Sight:
             return None
         if _drops(x.grad_fn):
             return cls(_Dropped(x))
-        factor = _activation_in_product(x)
-        return None if factor is None else cls(_Dropped(x), _Kept(factor))
+        node: Any = x.grad_fn
+        expected = node.metadata.get(_EXPECTED)
+        factor = _activation_in_product(x, counted=expected is not None)
+        return None if factor is None else cls(_Dropped(x), _Kept(factor), expected=expected)
 
     def is_free(self) -> bool:
-        return all(point.is_free() for point in self._points)
+        # Fewer entries of x than of φ(g): some are 0 by u alone.
+        return self._expected is None and all(point.is_free() for point in self._points)
 
 
 def _drops(node: Any) -> bool:
@@ -49,8 +67,8 @@ def _drops(node: Any) -> bool:
 
 
 @torch.no_grad()
-def _activation_in_product(x: Tensor) -> Tensor | None:
-    """The factor of x = a · u whose activation drops what x's zeros would get."""
+def _activation_in_product(x: Tensor, counted: bool) -> Tensor | None:
+    """The factor of x = a · u whose activation drops what x's zeros would get; with `counted` they will be counted."""
     node: Any = x.grad_fn
     if node.name() != "MulBackward0" or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return None
@@ -64,7 +82,7 @@ def _activation_in_product(x: Tensor) -> Tensor | None:
         if not isinstance(factor, Tensor) or factor.grad_fn is not origin or factor.retains_grad:
             continue
         # A zero of u alone is none of φ's: ∂L/∂u is needed there.
-        if factor.shape == x.shape and not bool(((x == 0) & (factor != 0)).any()):
+        if factor.shape == x.shape and (counted or not bool(((x == 0) & (factor != 0)).any())):
             return factor
     return None
 

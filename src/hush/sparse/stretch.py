@@ -7,6 +7,7 @@ The modules stay the owners of everything; a stretch only refers to them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,7 +75,7 @@ class Stretch:
             prepared.bias_layers,
             reads_zeros,
             sight,
-            lambda active: self._note(active, units),
+            partial(self._note_call, sight, units),
             prepared.memories,
             self._centered(),
         )
@@ -96,6 +97,11 @@ class Stretch:
 
     def _look(self, backend: Backend) -> Prepared:
         return Prepared(self.activations, self.linears, self.settings, backend)
+
+    def _note_call(self, sight: Sight | None, units: int, active: int) -> None:
+        self._note(active, units)
+        if sight is not None:
+            sight.count(active)
 
     def _note(self, active: int, units: int) -> None:
         self.density = active / units if units else 0.0
