@@ -53,13 +53,6 @@ def test_the_scaled_cnn_sees_every_pixel_of_every_image() -> None:
     assert quick.v_primes is None
 
 
-def test_a_probe_of_the_cnn_keeps_its_depth_and_its_draw() -> None:
-    config, paper = (TrainConfig(**preset(name, "cnn").fields, v_prime=0.7) for name in ("probe", "paper"))
-    assert (config.depth, config.lr, config.optimizer) == (paper.depth, paper.lr, "sgd")
-    assert (config.start, config.center, config.head_rate) == ("drawn", False, 1.0)
-    assert config.width < paper.width
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:
