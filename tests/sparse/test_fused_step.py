@@ -237,3 +237,20 @@ def test_what_cannot_be_fused_is_said_before_anything_changes():
         step(model, model(torch.randn(2, 12)))
     with torch.no_grad(), pytest.raises(ValueError, match="no graph"):
         step(model, model(torch.randn(2, 12)).sum())
+
+
+def test_states_of_another_dtype_stay_as_torch_keeps_them():
+    plain, fused = mlp(), mlp()
+    fused.load_state_dict(plain.state_dict())
+    optimizers = [momentum(net.parameters()) for net in (plain, fused)]
+    accelerate(fused, optimizer=optimizers[1])
+    for net, opt in zip((plain, fused), optimizers, strict=True):
+        net.bfloat16()
+        x = torch.randn(16, 12, generator=torch.Generator().manual_seed(5))
+        net(x.bfloat16()).square().mean().backward()
+        opt.step()
+        net.float()
+        opt.zero_grad()
+        train(net, opt, fused=net is fused)
+        assert {state["momentum_buffer"].dtype for state in opt.state.values()} == {torch.bfloat16}
+    assert_same_parameters(fused, plain)

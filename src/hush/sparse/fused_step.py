@@ -9,10 +9,10 @@ applied while it is still in registers and never stored; `optimizer.step()`, whi
 Nothing but `step` updates anything: a backward outside of it, or `torch.autograd.grad`, gives gradients as everywhere.
 
 A parameter is fused only where that gives what the two calls would: its gradient comes from one place in the graph,
-nothing else in the graph reads its memory, it has no gradient yet, nobody hooks it, and the optimizer holds it. `step`
-looks at the graph to know; all others take the ordinary way in the same call. Where the backward raises an error, as a
-hook of yours may, the layers that it had reached have taken their step. Hyperparameters are read from the optimizer at
-each step (schedulers work), its state lives in `optimizer.state` (checkpoints work).
+nothing else in the graph reads its memory, it has no gradient yet, nobody hooks it, and the optimizer holds it, with
+states of its dtype. `step` looks at the graph to know; all others take the ordinary way in the same call. Where the
+backward raises an error, as a hook of yours may, the layers that it had reached have taken their step. Hyperparameters
+are read from the optimizer at each step (schedulers work), its state lives in `optimizer.state` (checkpoints work).
 """
 
 from __future__ import annotations
@@ -163,11 +163,12 @@ class _Update:
     def _places(self, parameters: Sequence[Tensor], memories: Sequence[int]) -> list[int]:
         """Which of the parameters may be updated inside the backward; `memories`: where each of them lies."""
         fusible, readers = self._fusible, self._readers
-        return [
+        places = [
             i
             for i, (p, memory) in enumerate(zip(parameters, memories, strict=True))
             if id(p) in fusible and readers[memory] == 1
         ]
+        return list(self._reader.fitting(parameters, places))
 
     def plan(self, call: Call, plan: StepPlan, parameters: Sequence[Tensor]) -> set[int]:
         """See `hush.sparse.gradients.FusedUpdate`."""

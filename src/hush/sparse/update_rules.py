@@ -39,6 +39,23 @@ class RuleReader:
             return self._sgd(groups, parameters)
         return self._adamw(groups, parameters)
 
+    def fitting(self, parameters: Sequence[Tensor], places: Sequence[int]) -> Sequence[int]:
+        """Those of the places whose parameters have states of their own dtype, shape and device, or none yet.
+
+        Whoever casts a model leaves the states as they are, and torch goes on with them so.
+        """
+        if isinstance(self.optimizer, torch.optim.SGD):
+            if not any(group["momentum"] for group in self.optimizer.param_groups):
+                return places
+            names: tuple[str, ...] = ("momentum_buffer",)
+        else:
+            names = ("exp_avg", "exp_avg_sq")
+        seen = self._seen.get(tuple(id(parameters[i]) for i in places))
+        if seen is not None and seen.holds(self.optimizer):
+            return places
+        states = self.optimizer.state
+        return [i for i in places if _fits(parameters[i], states.get(parameters[i], {}), names)]
+
     def _sgd(self, groups: Sequence[dict[str, Any]], parameters: Sequence[Tensor]) -> Rules:
         distinct = {id(group): group for group in groups}
         if not any(group["momentum"] for group in distinct.values()):
@@ -103,10 +120,15 @@ class _Seen:
         return optimizer.state is self._all and self._witness.holds()
 
 
+def _fits(p: Tensor, state: dict[str, Any], names: tuple[str, ...]) -> bool:
+    found = [value for value in map(state.get, names) if value is not None]
+    return all((v.dtype, v.shape, v.device) == (p.dtype, p.shape, p.device) for v in found)
+
+
 def _laid_as(p: Tensor, state: dict[str, Any], name: str) -> Tensor:
     """The state's tensor, laid out as p: one that was made or loaded row by row is turned around once."""
     value = state.get(name)
-    if value is None or value.shape != p.shape or value.dtype != p.dtype or value.stride() != p.stride():
+    if value is None or value.stride() != p.stride():
         kept = torch.zeros_like(p, memory_format=torch.preserve_format).detach()
         value = state[name] = kept if value is None else kept.copy_(value)
     return value
