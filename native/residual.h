@@ -29,6 +29,13 @@ inline size_t most_units(const ResidualBlock* blocks, size_t n) {
     return most;
 }
 
+// Whether any block has two matrices.
+inline bool any_inner(const ResidualBlock* blocks, size_t n) {
+    for (size_t l = 0; l < n; ++l)
+        if (blocks[l].inner_weight) return true;
+    return false;
+}
+
 // The parameters of a block, in the order in which Python names them.
 enum Part : int { kWeight, kBias, kGain, kShift, kScale, kInnerWeight, kInnerBias, kParts };
 

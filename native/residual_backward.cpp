@@ -46,7 +46,7 @@ struct ResidualBackward {
     const Kernels& k = kernels();
     const ResidualKernels& r = residual_kernels();
     const size_t stride = round_up(width, static_cast<size_t>(k.lanes));
-    const bool two = std::any_of(blocks, blocks + n_blocks, [](const ResidualBlock& b) { return b.inner_weight != nullptr; });
+    const bool two = any_inner(blocks, n_blocks);
     // g behind a stretch, which another thread writes. When one is at stretch s, all threads have finished what they did
     // more than `parts` stretches above it, so that two more than that may take turns.
     std::vector<float*> handed = std::vector<float*>(static_cast<size_t>(parts) + 2);

@@ -43,7 +43,7 @@ struct ResidualForward {
     std::vector<uint32_t*> cursor{};              // per part
     std::vector<float*> normed{}, hidden{};       // per part, [sample][stride] and [sample][hidden_stride]
     const size_t most = most_units(blocks, n_blocks);
-    const bool two = std::any_of(blocks, blocks + n_blocks, [](const ResidualBlock& b) { return b.inner_weight != nullptr; });
+    const bool two = any_inner(blocks, n_blocks);
     const size_t stride = round_up(width, slack), hidden_stride = round_up(most + 3, slack);
     std::vector<uint64_t> active{};               // per part
     std::vector<size_t> offset{};                 // of each stretch's packed lists, and where the last one ends

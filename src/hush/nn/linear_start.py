@@ -127,10 +127,9 @@ def linear_start_(
             x = phi(h)
             if i + 1 < len(chain.layers):
                 layer = chain.layers[i + 1]
-                if even or white:
-                    _make_even(layer, x, design.q_star, highest)
+                h = _make_even(layer, x, design.q_star, highest) if even or white else layer(x)
                 varied = share * design.q_star * fall ** (i + 1) if white else None
-                _make_orthogonal(layer, x, most, _mostly_active(chain.activations[i + 1], layer(x)), varied)
+                _make_orthogonal(layer, x, most, _mostly_active(chain.activations[i + 1], h), varied)
                 h = layer(x)
         for module in chain.before_head:
             x = module(x)
