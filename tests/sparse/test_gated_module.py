@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import hush
 import hush.nn as hn
 import hush.sparse
 from hush.nn.models.transformers import GatedFeedForward
@@ -220,6 +221,25 @@ def test_a_fused_step(make, limited):
         optimizers[1].zero_grad()
     assert len(limited) == 40
     assert_same_parameters(plain, fast)
+
+
+def test_thresholds_that_are_held_between_the_steps_that_count_zeros(limited):
+    models = [nn.Sequential(Llama(), nn.Linear(12, 3))]
+    models.append(copy.deepcopy(models[0]))
+    for model in models:
+        hush.hold(model, 0.8, every=4)
+        optimizer = torch.optim.SGD(model.parameters(), 0.05)
+        if model is models[1]:
+            accelerate(model)
+            assert hush.sparse.report(model).gated == ("0",)
+        draws = torch.Generator().manual_seed(1)
+        for _ in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(9, 12, generator=draws)).square().mean().backward()
+            optimizer.step()
+    assert_same_parameters(*models)
+    assert models[0][0].act_fn.threshold == pytest.approx(models[1][0].act_fn.threshold, rel=1e-5)
+    assert len(limited) == 9
 
 
 def test_copies_files_scripts_and_back():

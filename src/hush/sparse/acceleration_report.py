@@ -82,7 +82,8 @@ def make_report(model: nn.Module) -> Report:
     alone = [names[id(m)] for m in model.modules() if _is_taken(m) and names[id(m)] not in fused]
     others = [m for m in model.modules() if id(m) not in activations]
     left = [(names[id(m)], reason) for m in others if (reason := _why_left(m)) is not None]
-    gated = [(m, found) for m in model.modules() if is_sparse_gated(m) and not isinstance(found := read_gated(m), str)]
+    readings = [(m, read_gated(m, listened=True)) for m in model.modules() if is_sparse_gated(m)]
+    gated = [(m, found) for m, found in readings if not isinstance(found, str)]
     return Report(
         tuple(taken),
         tuple(alone),

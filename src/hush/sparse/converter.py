@@ -83,7 +83,9 @@ def accelerate(
         if type(module) is nn.Sequential and not has_own_forward(module) and _has_layer(module):
             accelerate_module(module, settings)
     for module in model.modules():
-        if len(module._modules) > 2 and not has_own_forward(module) and not isinstance(read_gated(module), str):
+        # Hooks of hush.hold come and go; whether somebody listens is asked again at each call.
+        plain = len(module._modules) > 2 and not has_own_forward(module)
+        if plain and not isinstance(read_gated(module, listened=True), str):
             accelerate_gated(module, settings)
     # Where the caller has not asked for a layout, each weight lies as the step will read it. The first of two matrices
     # of a fused block is only ever read row by row.

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from .activation import activation_of
-from .own_forwards import does_nothing, is_quiet, is_sparse_linear
+from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_linear
 from .straight_line import Unreadable, code_of, run_on_symbols
 
 __all__ = ["GatedReading", "read_gated"]
@@ -54,7 +54,12 @@ class _Symbol:
 @dataclass
 class _Reader:
     module: nn.Module
+    listened: bool = False
     calls: int = 0  # of children that do anything
+
+    def is_bare(self, child: nn.Module) -> bool:
+        """Whether nobody sees what it gives, and it is its class that computes it."""
+        return is_quiet(child) or (self.listened and not has_own_forward(child))
 
     def look(self, name: str) -> Any:
         child = self.module._modules.get(name)
@@ -73,16 +78,19 @@ class _Reader:
             return replace(x, behind=(*x.behind, child))
         if x.stage == "input" and is_sparse_linear(child) and "weight" in child._parameters:
             return replace(x, stage="linear", linear=child)
-        if x.stage == "linear" and is_quiet(child) and activation_of(child) is not None:
+        if x.stage == "linear" and self.is_bare(child) and activation_of(child) is not None:
             if getattr(child, "inplace", False):
                 raise Unreadable("changes a tensor in place")
             return replace(x, stage="active", phi=child)
         raise Unreadable(f"has a {type(child).__name__} where none belongs")
 
 
-def read_gated(module: nn.Module) -> GatedReading | str:
-    """The gated module, or why it is none, as the end of a sentence about its forward."""
-    reader = _Reader(module)
+def read_gated(module: nn.Module, *, listened: bool = False) -> GatedReading | str:
+    """The gated module, or why it is none, as the end of a sentence about its forward.
+
+    With `listened`, also where hooks listen inside: what it would be without them, not what may run now.
+    """
+    reader = _Reader(module, listened)
     try:
         code = code_of(module)
         found = run_on_symbols(module, reader.look, _Symbol())
@@ -91,7 +99,7 @@ def read_gated(module: nn.Module) -> GatedReading | str:
         assert found.linear is not None
         assert found.phi is not None
         assert found.up is not None
-        if not is_quiet(found.up):
+        if not reader.is_bare(found.up):
             raise Unreadable("has a Linear with a hook or a forward of its own")
         if reader.calls != 3 + len(found.behind):
             raise Unreadable("calls a child whose output it drops, or one twice")
