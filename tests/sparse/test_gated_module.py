@@ -178,6 +178,24 @@ def test_zeros_of_up_alone_need_their_gradient():
     assert fast.up_proj.weight.grad[:20].abs().max() > 0
 
 
+def test_a_product_that_is_changed_behind_the_graphs_back():
+    plain, fast = twins(Llama(hn.ShiftedReLU(0.1)))
+    moved = []
+
+    @torch.no_grad()
+    def exchange(_module, given):
+        """As many zeros as before, but elsewhere."""
+        (p,) = given
+        taken, filled = p.nonzero()[0], (p == 0).nonzero()[0]
+        p[filled[0], filled[1]], p[taken[0], taken[1]] = 1.0, 0.0
+        moved.append(1)
+
+    for model in (plain, fast):
+        model.down_proj.register_forward_pre_hook(exchange)
+    assert_alike(plain, fast, torch.randn(9, 12))
+    assert len(moved) == 2
+
+
 def test_second_derivatives_and_batches_of_gradients():
     plain, fast = twins(Llama(hn.CReLU(0.3, 5.0)))
     x = torch.randn(4, 12)

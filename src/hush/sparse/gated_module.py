@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .conditions import backend_of, is_patched
 from .gated_reader import GatedReading, read_gated
 from .lone_linear import LoneLinear
+from .own_forwards import STATE
 from .settings import Settings
 from .sight import expect_active
 from .stretch import LOOKS
@@ -42,11 +43,12 @@ class GatedModule:
             return None
         backend = backend_of(x)
         reading = self._read() if backend is not None and not self.settings.frozen else None
-        if backend is None or reading is None or x.shape[-1] == 0 or not self._may_pay(reading, x):
+        if backend is None or reading is None or x.shape[-1] == 0:
             return None
-        g: Tensor = reading.gate(x)
-        a: Tensor = reading.phi(g)
-        up: LoneLinear = reading.up.__dict__["_hush"]
+        up: LoneLinear = reading.up.__dict__[STATE]
+        if not self._may_pay(up.limit_of(x.numel() // x.shape[-1], backend)):
+            return None
+        a: Tensor = reading.phi(reading.gate(x))
         found = up.run_at(a, x, backend) if backend_of(a) is backend and a.shape[:-1] == x.shape[:-1] else None
         if found is None:
             out: Tensor = a * reading.up(x)
@@ -59,14 +61,11 @@ class GatedModule:
             out = module(out)
         return out
 
-    def _may_pay(self, reading: GatedReading, x: Tensor) -> bool:
+    def _may_pay(self, limit: float) -> bool:
+        """Given the density up to which it does."""
         # Checkpointing runs the same input twice and must find the same nodes, and whoever packs what is saved sees it.
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return False
-        up: LoneLinear = reading.up.__dict__["_hush"]
-        backend = backend_of(x)
-        assert backend is not None
-        limit = up.limit_of(x.numel() // x.shape[-1], backend)
         self._calls += 1
         return limit > 0.0 and (self.density <= limit or self._calls % LOOKS == 1)
 

@@ -21,6 +21,7 @@ from .gated_module import GatedModule
 from .lone_linear import LoneLinear
 from .operators import traced_chain
 from .own_forwards import (
+    STATE,
     has_own_forward,
     is_sparse_convolution,
     is_sparse_gated,
@@ -34,8 +35,6 @@ from .stretch import Stretch
 from .witness import has_global_hooks
 
 __all__ = ["accelerate_gated", "accelerate_module", "decelerate_module", "stretches_of"]
-
-_STATE = "_hush"  # in the module's __dict__, beside torch's own private entries; never in its state_dict
 
 
 # All are written so that torch.jit.script, which compiles a forward from its source, sees torch's operations only.
@@ -76,13 +75,13 @@ mark(_sequential_forward, "sequential")
 def accelerate_module(module: nn.Module, settings: Settings) -> None:
     """Give an nn.Linear, nn.Conv2d or nn.Sequential its accelerated forward."""
     if isinstance(module, nn.Linear):
-        module.__dict__[_STATE] = LoneLinear(module, settings)
+        module.__dict__[STATE] = LoneLinear(module, settings)
         module.__dict__["forward"] = types.MethodType(_linear_forward, module)
     elif isinstance(module, nn.Conv2d):
-        module.__dict__[_STATE] = ConvolutionStretch(None, module, settings)
+        module.__dict__[STATE] = ConvolutionStretch(None, module, settings)
         module.__dict__["forward"] = types.MethodType(_convolution_forward, module)
     else:
-        module.__dict__[_STATE] = Sequence(module, settings)  # type: ignore[arg-type]
+        module.__dict__[STATE] = Sequence(module, settings)  # type: ignore[arg-type]
         module.__dict__["forward"] = types.MethodType(_sequential_forward, module)
 
 
@@ -95,12 +94,12 @@ def accelerate_gated(module: nn.Module, settings: Settings) -> None:
     @functools.wraps(plain)
     def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
         if len(arguments) == 1 and not named and type(self).forward is plain:
-            out = self.__dict__[_STATE].run(arguments[0])
+            out = self.__dict__[STATE].run(arguments[0])
             if out is not None:
                 return out
         return type(self).forward(self, *arguments, **named)
 
-    module.__dict__[_STATE] = GatedModule(module, settings)
+    module.__dict__[STATE] = GatedModule(module, settings)
     module.__dict__["forward"] = types.MethodType(mark(forward, "gated"), module)
 
 
@@ -109,7 +108,7 @@ def decelerate_module(module: nn.Module) -> Settings | None:
     kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_sequential, is_sparse_gated)
     if any(is_kind(module) for is_kind in kinds) or not has_own_forward(module):
         module.__dict__.pop("forward", None)
-    state = module.__dict__.pop(_STATE, None)
+    state = module.__dict__.pop(STATE, None)
     return None if state is None else state.settings
 
 
@@ -119,7 +118,7 @@ def _run_alone(module: nn.Module, plain: type[nn.Module], x: Tensor) -> Tensor:
     if type(module) is plain and not torch.compiler.is_compiling() and not is_patched():
         backend = backend_of(x)
         if backend is not None:
-            alone: LoneLinear | ConvolutionStretch = module.__dict__[_STATE]
+            alone: LoneLinear | ConvolutionStretch = module.__dict__[STATE]
             out = alone.run(x, backend)
             if out is not None:
                 return out
@@ -133,7 +132,7 @@ def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
         return out
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
-    sequence: Sequence = container.__dict__[_STATE]
+    sequence: Sequence = container.__dict__[STATE]
     for step in sequence.steps():
         x = step.run(x, backend_of(x)) if type(step) is Fused else step(x)  # type: ignore[operator]
     return x
@@ -141,7 +140,7 @@ def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
 
 def stretches_of(container: nn.Sequential) -> list[Stretch | ConvolutionStretch]:
     """The stretches of an accelerated Sequential as it is now."""
-    sequence: Sequence = container.__dict__[_STATE]
+    sequence: Sequence = container.__dict__[STATE]
     return [step.stretch for step in sequence.steps() if isinstance(step, Fused)]
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from .witness import has_hooks
 
 __all__ = [
+    "STATE",
     "does_nothing",
     "has_own_forward",
     "is_quiet",
@@ -20,6 +21,7 @@ __all__ = [
     "mark",
 ]
 
+STATE = "_hush"  # in the __dict__ of a module with an accelerated forward; never in its state_dict
 _MARK = "_hush_forward"  # on a function that `accelerate` puts in place of a class's forward
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -30,7 +30,7 @@ def expect_active(product: Tensor, active: int) -> None:
     """Of a product φ(g) · u: so many entries of φ(g) are not 0."""
     node: Any = product.grad_fn
     if node is not None:
-        node.metadata[_EXPECTED] = active
+        node.metadata[_EXPECTED] = active, product._version
 
 
 class Sight:
@@ -53,7 +53,9 @@ class Sight:
         if _drops(x.grad_fn):
             return cls(_Dropped(x))
         node: Any = x.grad_fn
-        expected = node.metadata.get(_EXPECTED)
+        expected, version = node.metadata.get(_EXPECTED, (None, 0))
+        if version != x._version:  # its values have been changed since
+            expected = None
         factor = _activation_in_product(x, counted=expected is not None)
         return None if factor is None else cls(_Dropped(x), _Kept(factor), expected=expected)
 
