@@ -48,6 +48,7 @@ def test_the_gradients_of_a_librarys_model(make, hidden, before, monkeypatch) ->
     calls, real = [], lone_linear.sparse_products
     monkeypatch.setattr(lone_linear, "sparse_products", lambda *a: calls.append(a[1].shape) or real(*a))
     fast = hush.sparse.accelerate(copy.deepcopy(plain).train())
+    assert len(hush.sparse.report(fast).gated) == (2 if make is llama else 0)  # the unchanged forward of Hugging Face's
     for model in (plain.train(), fast):
         out = model(x)
         (out if isinstance(out, torch.Tensor) else out.logits).square().sum().backward()
