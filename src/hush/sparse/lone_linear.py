@@ -8,6 +8,7 @@ a network's first layer, and for whatever else stands before an activation: nobo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -74,8 +75,7 @@ class LoneLinear(Stretch):
         rows, at = x.reshape(-1, prepared.inputs), active.detach().reshape(-1, prepared.outputs)
         if not is_row_major(weight) or not 0 < at.numel() < _MOST_UNITS:
             return None
-        # Dense arithmetic makes NaN of 0 · NaN and 0 · ∞. A sum over all of them is finite only where each is.
-        if not all(bool(t.sum().isfinite()) for t in (rows, weight, *bias)):
+        if not _all_finite([rows, weight, *bias]):
             return None
         only = _Only(at, backend)
         out: Tensor = LinearFunction.apply(rows, weight, bias[0] if bias else None, self, only)  # type: ignore[no-untyped-call]
@@ -202,5 +202,10 @@ def _backend_of(
         owner.gradient_density = float(torch.count_nonzero(grad)) / max(grad.numel(), 1)
     if backend is None or owner.gradient_density > limit:
         return None
-    # Dense arithmetic makes NaN of 0 · NaN and 0 · ∞. A sum over all of them is finite only where each is.
-    return backend if all(bool(t.sum().isfinite()) for t in read) else None
+    return backend if _all_finite(read) else None
+
+
+def _all_finite(factors: Sequence[Tensor]) -> bool:
+    """Dense arithmetic makes NaN of 0 · NaN and 0 · ∞, so zeros are left out only where there is neither."""
+    # A sum over all entries is finite only where each is.
+    return all(bool(t.sum().isfinite()) for t in factors)
