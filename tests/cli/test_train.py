@@ -57,6 +57,8 @@ def in_process(
         (["--optimiser", "sgd"], "No such option"),
         (["--shrink", "3", "--v-prime", "0.7"], "do not fall into squares of 3 pixels"),
         (["--subset", "99999", "--v-prime", "0.7"], "got a subset of 99999"),
+        (["--scored", "99999", "--v-prime", "0.7"], "held-out images, got 99999 to be scored on."),
+        (["--scored", "0", "--v-prime", "0.7"], "scored must be a whole number of at least 1, got 0."),
         (["--data", "mnist", "--data-dir", "nowhere", "--v-prime", "0.7"], "nowhere is not a directory"),
         (["--root", "file", "--v-prime", "0.7"], "cannot write to file"),
         (["--root", "/proc/nothing", "--v-prime", "0.7"], "cannot write to /proc/nothing"),

@@ -53,6 +53,14 @@ def test_the_scaled_cnn_sees_every_pixel_of_every_image() -> None:
     assert quick.v_primes is None
 
 
+def test_the_probe_of_the_cnn_is_as_wide_and_as_deep_as_the_papers() -> None:
+    probe = preset("probe", "cnn")
+    config, paper = TrainConfig(**probe.fields), TrainConfig(**PRESETS["paper"]["cnn"])
+    assert (config.depth, config.width, config.lr, config.start) == (paper.depth, paper.width, paper.lr, "drawn")
+    assert "Trained on 2048 images instead of all." in probe.differences
+    assert "Scored on 500 held-out and 500 test images instead of all." in probe.differences
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["probe", "quick", "smoke"])
 def test_every_difference_is_said(name: str, kind: str) -> None:

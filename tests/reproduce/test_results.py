@@ -185,5 +185,3 @@ def test_what_became_of_rows_as_the_paper_draws_them_stands_beside(tmp_path: Pat
 def test_a_table_whose_rows_begin_as_drawn_has_nothing_to_set_beside(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="as_drawn goes with the preset quick, not with probe"):
         reproduce_table("table1", "probe", part="dnn", root=tmp_path, show=True, as_drawn=True)
-    with pytest.raises(ValueError, match="as_drawn is for the part dnn"):
-        reproduce_table("table1", root=tmp_path, show=True, as_drawn=True)

@@ -315,6 +315,17 @@ def test_too_large_a_subset(tmp_path: Path) -> None:
         run_quietly(TrainConfig(depth=2, width=20, v_prime=0.7, subset=99999), tmp_path)
 
 
+def test_scored_on_the_first_images_only(tmp_path: Path) -> None:
+    config = TrainConfig(depth=2, width=20, v_prime=0.7, epochs=1, subset=200, scored=30)
+    run = run_quietly(config, tmp_path)
+    model, design = checkpoint.load(run.directory)
+    test = load("digits", variance=design.input_variance).test
+    assert len(test) > 30
+    with torch.no_grad():
+        right = float((model(test.images[:30]).argmax(1) == test.labels[:30]).float().mean())
+    assert right == pytest.approx(run.result.test_accuracy, abs=1e-6)
+
+
 @pytest.mark.parametrize("start", ["even", "white"])
 def test_a_cnn_whose_head_reads_all_positions_is_kept_and_diagnosed(tmp_path: Path, start: str) -> None:
     asked = {"pool": "none", "start": start, "center": True, "optimizer": "adamw", "lr": 1e-3, "head_rate": 10.0}

@@ -40,7 +40,7 @@ _AsDrawn = Annotated[
     bool,
     typer.Option(
         "--as-drawn",
-        help="Of --part dnn: train the rows as the paper draws them too (preset probe), and print what became of them.",
+        help="Train the rows as the paper draws them too (preset probe), and print what became of them.",
     ),
 ]
 _Format = Annotated[

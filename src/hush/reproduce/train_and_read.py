@@ -37,8 +37,7 @@ def reproduce_table(
         root: where the run directories are.
         show: train nothing.
         as_drawn: of the preset quick, whose networks do not begin as the paper's: train the same rows as the paper
-            draws and trains them too, one seed of its first epoch (preset probe), and tell what became of them. For
-            the part dnn.
+            draws and trains them too, one seed of its first epoch (preset probe), and tell what became of them.
         sweep: the arguments of `run_sweep`.
 
     Raises:
@@ -51,11 +50,6 @@ def reproduce_table(
         raise ValueError(
             f"as_drawn goes with the preset {_BEGINS_ELSEWHERE}, not with {preset}: its networks begin as the paper "
             f"draws them already."
-        )
-    if as_drawn and "cnn" in parts:
-        raise ValueError(
-            "as_drawn is for the part dnn: the paper's CNN as it is drawn is for GPUs (preset probe), and in a narrow "
-            "one it is chance which rows come apart."
         )
     made = [experiment(name, preset, part=p, rows=rows, seeds=seeds, given=given) for p in parts]
     drawn = [experiment(name, _AS_DRAWN, part=p, rows=rows, seeds=1) for p in parts] if as_drawn else []

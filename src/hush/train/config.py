@@ -45,7 +45,14 @@ _NOT_EVERYWHERE: dict[str, Any] = {
     "steps_per_epoch": None,
     "pool": "average",
 }
-_OF_IMAGES: dict[str, Any] = {"subset": None, "shrink": 1, "patch": 1, "per_image": False, "validation": 0.1}
+_OF_IMAGES: dict[str, Any] = {
+    "subset": None,
+    "scored": None,
+    "shrink": 1,
+    "patch": 1,
+    "per_image": False,
+    "validation": 0.1,
+}
 # A run's name is a hash of what differs from these values. They were the defaults once and stay as they are, as does
 # the spelling of a field that has been renamed: the names of recorded runs must not change.
 _HASH_BASE = {"optimizer": "sgd", "lr": 2e-3, "schedule": "constant", "warmup": 400, "batch": 32, "epochs": 10}
@@ -62,7 +69,7 @@ _DEEPEST = 10_000
 # The order of the batches is drawn by seed · 1,000,003 + epoch, which must fit into 64 bits.
 _LARGEST_SEED = 2**40
 _COUNTS: tuple[str, ...] = ("depth", "width", "batch", "epochs", "devices", "watch", "shrink", "subset", "give_up")
-_COUNTS += ("patch", "restarts", "warmup", "seed", "hidden", "heads", "context", "steps_per_epoch")
+_COUNTS += ("scored", "patch", "restarts", "warmup", "seed", "hidden", "heads", "context", "steps_per_epoch")
 
 
 # Open intervals in which a value must lie.
@@ -154,6 +161,7 @@ class TrainConfig:
     give_up: int | None = _note("Stop as failed when still at chance after so many epochs.", None)
     enough: float | None = _note("Stop as trained once the validation accuracy has reached this.", None)
     subset: int | None = _note("Train on so many images only.", None)
+    scored: int | None = _note("Score on so many held-out and so many test images only.", None)
     shrink: int = _note("Average the images over squares of so many pixels.", 1)
     patch: int = _note("Squares of so many pixels a side are the channels of one position; of a cnn or resnet.", 1)
     per_image: bool = _note("Standardise each image by itself.", False)
@@ -197,7 +205,7 @@ class TrainConfig:
         for name in _COUNTS:
             lowest = 0 if name in ("restarts", "warmup", "seed") else 1
             value = getattr(self, name)
-            if value is None and name in (*_FITTED, *_NOT_EVERYWHERE, "subset", "give_up"):
+            if value is None and name in (*_FITTED, *_NOT_EVERYWHERE, "subset", "scored", "give_up"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}.")

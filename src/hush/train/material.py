@@ -70,7 +70,7 @@ def load_material(config: TrainConfig, data_dir: str | Path | None = None, rank:
 
     Raises:
         DataError: if they cannot be had.
-        ValueError: if a subset is asked for that is larger than the whole.
+        ValueError: if more images are asked for than there are.
     """
     return _text(config, rank) if config.data == "text" else _images(config, data_dir, rank)
 
@@ -94,14 +94,22 @@ def _images(config: TrainConfig, data_dir: str | Path | None, rank: int) -> Mate
 
 
 def _cut(splits: Splits, config: TrainConfig) -> Splits:
-    if config.subset is None:
-        return splits
-    if config.subset > len(splits.train):
-        raise ValueError(
-            f"{config.data} has {len(splits.train)} images to learn from, got a subset of {config.subset}."
-        )
-    part = Split(splits.train.images[: config.subset].clone(), splits.train.labels[: config.subset].clone())
-    return dataclasses.replace(splits, train=part)
+    """The images that the run is to learn from and be scored on."""
+    train = _first(splits.train, config.subset, f"{config.data} has {{}} images to learn from, got a subset of {{}}.")
+    held_out, test = (
+        _first(split, config.scored, f"{config.data} has {{}} {kind} images, got {{}} to be scored on.")
+        for split, kind in ((splits.validation, "held-out"), (splits.test, "test"))
+    )
+    return dataclasses.replace(splits, train=train, validation=held_out, test=test)
+
+
+def _first(split: Split, count: int | None, too_many: str) -> Split:
+    """The first so many images, all where no count is given; `too_many` says how many there are, and the count."""
+    if count is None:
+        return split
+    if count > len(split):
+        raise ValueError(too_many.format(len(split), count))
+    return Split(split.images[:count].clone(), split.labels[:count].clone())
 
 
 def _text(config: TrainConfig, rank: int) -> Material:
