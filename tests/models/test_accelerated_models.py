@@ -46,7 +46,7 @@ def test_the_gradients_of_a_librarys_model(make, hidden, before, monkeypatch) ->
     monkeypatch.setattr(crossover, "ensure_measured", lambda *a, **k: None)
     monkeypatch.setattr(crossover, "limit", lambda *a, by_gradient=False: 0.6)
     calls, real = [], lone_linear.sparse_products
-    monkeypatch.setattr(lone_linear, "sparse_products", lambda *a: calls.append(a[1].shape) or real(*a))
+    monkeypatch.setattr(lone_linear, "sparse_products", lambda *a, **k: calls.append(a[1].shape) or real(*a, **k))
     fast = hush.sparse.accelerate(copy.deepcopy(plain).train())
     assert len(hush.sparse.report(fast).gated) == (2 if make is llama else 0)  # the unchanged forward of Hugging Face's
     for model in (plain.train(), fast):

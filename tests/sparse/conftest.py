@@ -55,9 +55,9 @@ def products(monkeypatch):
     """The calls of the sparse products: (has x, has weight) of each."""
     calls, real = [], lone_linear.sparse_products
 
-    def counted(backend, grad, x, weight, ask_update=None):
+    def counted(backend, grad, x, weight, ask_update=None, *, want_bias=False):
         calls.append((x is not None, weight is not None))
-        return real(backend, grad, x, weight, ask_update)
+        return real(backend, grad, x, weight, ask_update, want_bias=want_bias)
 
     monkeypatch.setattr(lone_linear, "sparse_products", counted)
     return calls

@@ -112,6 +112,26 @@ class Mlp(nn.Module):
         return self.down(self.drop(self.act(self.up(x))))
 
 
+class Written(nn.Module):
+    """A Sequential that is written out."""
+
+    def __init__(self, dice: Random, width: int, dims: int) -> None:
+        super().__init__()
+        layers, _ = _stack(dice, width, dims, dice.randint(1, 2))
+        self.a, self.b, self.c, self.d, self.e, self.f = [*layers, *(nn.Identity() for _ in range(6 - len(layers)))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.a(x)
+        x = self.b(x)
+        return self.f(self.e(self.d(self.c(x))))
+
+
+def written_out(dice: Random, width: int, dims: int) -> nn.Module:
+    if dice.random() < 0.5:
+        return Written(dice, width, dims)
+    return nn.Sequential(*(Mlp(dice, width) for _ in range(dice.randint(1, 3))), Written(dice, width, dims))
+
+
 def residual_blocks(dice: Random, width: int, dims: int) -> nn.Module:
     blocks: list[nn.Module] = [
         dice.choice([OneMatrix, TwoMatrices, Nested])(dice, width) for _ in range(dice.randint(1, 4))
@@ -346,6 +366,7 @@ KINDS: dict[str, Callable[[Random, int, int], nn.Module]] = {
     "residual": Residual,
     "residual blocks": residual_blocks,
     "gated blocks": gated_blocks,
+    "written out": written_out,
     "branches": Branches,
     "early exit": EarlyExit,
     "shared layers": Shared,

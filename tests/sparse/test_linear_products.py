@@ -38,9 +38,10 @@ def test_both_products_are_as_near_to_float64_as_dense_ones(shape, density):
 def _check_both(shape, density, turned):
     grad, x, weight = _drawn(*shape, density)
     weight = weight.t().contiguous().t() if turned else weight
-    found = sparse_products(backend_for(x), grad, x, weight)
+    found = sparse_products(backend_for(x), grad, x, weight, want_bias=True)
     assert found.active == torch.count_nonzero(grad)
     for actual, dense, exact in (
+        (found.grad_bias, grad.sum(0), grad.double().sum(0)),
         (found.grad_x, grad @ weight, grad.double() @ weight.double()),
         (found.grad_weight, grad.t() @ x, grad.double().t() @ x.double()),
     ):
@@ -55,8 +56,13 @@ def _check_both(shape, density, turned):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_one_product_without_the_other(shape):
     grad, x, weight = _drawn(*shape, 0.2)
-    both = sparse_products(backend_for(x), grad, x, weight)
-    only_x, only_weight = (sparse_products(backend_for(x), grad, *given) for given in ((None, weight), (x, None)))
+    both = sparse_products(backend_for(x), grad, x, weight, want_bias=True)
+    only_x, only_weight = (
+        sparse_products(backend_for(x), grad, *given, want_bias=True) for given in ((None, weight), (x, None))
+    )
+    assert torch.equal(only_weight.grad_bias, both.grad_bias)
+    assert_near(only_x.grad_bias, both.grad_bias)
+    assert sparse_products(backend_for(x), grad, x, weight).grad_bias is None
     assert only_x.grad_weight is None
     assert only_weight.grad_x is None
     assert only_x.active == only_weight.active == both.active
@@ -77,7 +83,8 @@ def test_strided_gradients_and_inputs():
 def test_nan_and_infinite_gradients_go_where_dense_arithmetic_takes_them():
     grad, x, weight = _drawn(12, 20, 16, 0.3)
     grad[3, 4], grad[5, 6] = float("nan"), float("inf")
-    found = sparse_products(backend_for(x), grad, x, weight)
-    for actual, expected in ((found.grad_x, grad @ weight), (found.grad_weight, grad.t() @ x)):
+    found = sparse_products(backend_for(x), grad, x, weight, want_bias=True)
+    products = ((found.grad_x, grad @ weight), (found.grad_weight, grad.t() @ x), (found.grad_bias, grad.sum(0)))
+    for actual, expected in products:
         assert torch.equal(actual.isnan(), expected.isnan())
         assert torch.equal(actual.isinf(), expected.isinf())

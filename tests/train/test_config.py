@@ -17,9 +17,9 @@ def test_every_field_but_where_it_runs_and_the_seed_is_in_the_name() -> None:
         "data": "mnist", "activation": "cst", "sparsity": 0.7, "v_prime": 0.6, "q_star": 2.0, "depth": 31,
         "width": 301, "arch": "cnn", "weights": "orthogonal", "output": "zero", "optimizer": "adamw", "lr": 0.1,
         "momentum": 0.5, "weight_decay": 0.1, "layer_clip": 0.1, "schedule": "cosine", "warmup": 5, "batch": 16,
-        "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "scored": 50, "shrink": 2, "per_image": True, "validation": 0.2,
-        "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2, "center": True,
-        "start": "linear", "head_rate": 3.0,
+        "epochs": 11, "give_up": 2, "enough": 0.9, "subset": 100, "scored": 50, "shrink": 2, "per_image": True,
+        "validation": 0.2, "hold": True, "watch": 100, "engine": "dense", "precision": "bf16-mixed", "devices": 2,
+        "center": True, "start": "linear", "head_rate": 3.0,
     }  # fmt: skip
     names = {dataclasses.replace(base, **{field: value}).name for field, value in other.items()}
     assert len(names | {base.name}) == len(other) + 1

@@ -13,14 +13,13 @@ from .block_reader import looks_residual, read_block
 from .convolution_form import form_of
 from .cpu import isa
 from .gated_reader import read_gated
-from .modules import stretches_of
+from .modules import all_stretches
 from .own_forwards import (
     has_own_forward,
     is_quiet,
     is_sparse_convolution,
     is_sparse_gated,
     is_sparse_linear,
-    is_sparse_sequential,
 )
 
 __all__ = ["Report", "make_report"]
@@ -68,12 +67,7 @@ class Report:
 
 def make_report(model: nn.Module) -> Report:
     names = {id(module): name or "(model)" for name, module in model.named_modules()}
-    stretches = [
-        stretch
-        for module in model.modules()
-        if is_sparse_sequential(module)
-        for stretch in stretches_of(module)  # type: ignore[arg-type]
-    ]
+    stretches = all_stretches(model)
     taken = [tuple(names[id(linear)] for linear in stretch.linears) for stretch in stretches]
     activations = {id(activation) for stretch in stretches for activation in stretch.activations}
     # The branch of a fused block may be a Sequential with a stretch of its own, for whoever calls it alone.

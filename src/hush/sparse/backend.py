@@ -53,7 +53,8 @@ class Program(Protocol):
         """φ₁(h), dense, from what was saved; of a residual chain x itself, whose norm and φ come after it."""
 
     def mean_inputs(self, saved: Tensor, batch: int) -> list[Tensor]:
-        """The mean over the batch of each layer's φ(h), from what was saved."""
+        """The mean over the batch of each layer's φ(h), from what was saved; a backend that centres no gradients may do
+        without it."""
 
     def backward(self, grad: Tensor, saved: Tensor, want_h: bool, plan: StepPlan) -> Tensor | None:
         """∂L/∂h where it is wanted; each parameter's gradient goes where the plan says."""

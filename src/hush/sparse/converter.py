@@ -1,7 +1,7 @@
 """Lets a model's Linears and convolutions leave out zeros, in place, and takes it back.
 
-`accelerate` gives every plain nn.Linear and nn.Conv2d, every nn.Sequential with such in it, and every module that
-computes φ(gate(x)) · up(x), another forward.
+`accelerate` gives every plain nn.Linear and nn.Conv2d, every nn.Sequential with such in it, every module that calls
+such children one after another, and every one that computes φ(gate(x)) · up(x), another forward.
 Nothing is traced and nothing is remembered of how the model computes: whatever a forward does, it calls these modules,
 and each of them looks at what it is given and at what it is at that moment.
 """
@@ -18,8 +18,9 @@ from .block_reader import looks_residual
 from .convolution_form import ConvolutionForm, form_of
 from .gated_reader import read_gated
 from .in_place_layout import inner_linears, lay_out, sparse_linears, widening_linears
-from .modules import accelerate_gated, accelerate_module, decelerate_module
+from .modules import accelerate_gated, accelerate_line, accelerate_module, decelerate_module
 from .own_forwards import has_own_forward, is_sparse_convolution, is_sparse_linear
+from .sequence_plan import children_in_order
 from .settings import Layout, Settings
 from .straight_line import is_straight_line
 
@@ -84,9 +85,12 @@ def accelerate(
             accelerate_module(module, settings)
     for module in model.modules():
         # Hooks of hush.hold come and go; whether somebody listens is asked again at each call.
-        plain = len(module._modules) > 2 and not has_own_forward(module)
-        if plain and not isinstance(read_gated(module, listened=True), str):
+        if not module._modules or has_own_forward(module) or type(module) is nn.Sequential:
+            continue
+        if not isinstance(read_gated(module, listened=True), str):
             accelerate_gated(module, settings)
+        elif _has_layer(module):
+            accelerate_line(module, settings)
     # Where the caller has not asked for a layout, each weight lies as the step will read it. The first of two matrices
     # of a fused block is only ever read row by row.
     row_major = inner_linears(model) + (widening_linears(model) if layout != "input_major" else [])
@@ -131,11 +135,13 @@ def _check(
     return Settings(adaptive, frozen, "input_major" if in_place else "torch", frozen_dtype, watch)
 
 
-def _has_layer(container: nn.Sequential) -> bool:
-    """Or a residual block, perhaps one that cannot be fused at this moment."""
+def _has_layer(container: nn.Module) -> bool:
+    """Whether among the children that it calls one after another there is a Linear, a convolution or a residual block,
+    perhaps one that cannot be fused at this moment."""
     return any(
         is_sparse_linear(c) or is_sparse_convolution(c) or (looks_residual(c) and is_straight_line(c))
-        for c in container.children()
+        for c in children_in_order(container)
+        if c is not None
     )
 
 

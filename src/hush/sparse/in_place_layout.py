@@ -17,8 +17,9 @@ from torch import nn
 
 from .block_reader import looks_residual, read_block
 from .layout import on_large_pages, storage_address
-from .modules import stretches_of
-from .own_forwards import is_sparse_linear, is_sparse_sequential
+from .modules import all_stretches
+from .own_forwards import is_sparse_line, is_sparse_linear, is_sparse_sequential
+from .sequence_plan import children_in_order
 
 __all__ = ["inner_linears", "lay_out", "sparse_linears", "widening_linears"]
 
@@ -30,16 +31,15 @@ def sparse_linears(model: nn.Module) -> list[nn.Linear]:
 
 def widening_linears(model: nn.Module) -> list[nn.Linear]:
     """Those that have more outputs than inputs and stand in no stretch."""
-    containers = [m for m in model.modules() if is_sparse_sequential(m)]
-    stretches = [s for m in containers for s in stretches_of(m)]  # type: ignore[arg-type]
-    fused = {id(linear) for stretch in stretches for linear in getattr(stretch, "linears", ())}
+    fused = {id(linear) for stretch in all_stretches(model) for linear in getattr(stretch, "linears", ())}
     return [m for m in sparse_linears(model) if id(m) not in fused and m.weight.dim() == 2 and _widens(m)]
 
 
 def inner_linears(model: nn.Module) -> list[nn.Linear]:
     """The first of the two matrices of residual blocks that are fused, or will be as soon as nobody listens to them:
     hooks of hush.hold come and go."""
-    blocks = [child for m in model.modules() if is_sparse_sequential(m) for child in m.children()]
+    containers = [m for m in model.modules() if is_sparse_sequential(m) or is_sparse_line(m)]
+    blocks = [child for m in containers for child in children_in_order(m)]
     readings = [read_block(block, listened=True) for block in blocks if looks_residual(block)]
     inner = [reading.inner for reading in readings if not isinstance(reading, str)]
     return [m for m in inner if isinstance(m, nn.Linear)]

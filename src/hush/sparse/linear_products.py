@@ -1,7 +1,8 @@
-"""The two products in the backward of y = W x + b, by the zeros of δ = ∂L/∂y:
+"""The two products in the backward of y = W x + b, by the zeros of δ = ∂L/∂y, and the sum that is ∂L/∂b:
 
     ∂L/∂x = δ W        the rows of W of the units where δ is not zero
     ∂L/∂W = δᵀ x       for each unit, the samples in which its δ is not zero
+    ∂L/∂b = Σ δ
 
 To the kernels of a chain the first is the forward of a layer that reads δ and has the weight Wᵀ, which lies input-major
 as torch keeps W, and the second is the gradient of that weight where the output's gradient is x.
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .activation import Activation
-from .backend import Backend
+from .backend import Backend, Forward
 from .step_plan import Rule, States, StepPlan, place_of
 
 __all__ = ["Products", "Update", "products_at", "sparse_products"]
@@ -32,6 +33,7 @@ class Update(NamedTuple):
 class Products(NamedTuple):
     grad_x: Tensor | None
     grad_weight: Tensor | None
+    grad_bias: Tensor | None
     active: int  # entries of δ that are not zero
 
 
@@ -41,6 +43,8 @@ def sparse_products(
     x: Tensor | None,
     weight: Tensor | None,
     ask_update: Callable[[], Update | None] | None = None,
+    *,
+    want_bias: bool = False,
 ) -> Products:
     """On matrices: without x no ∂L/∂W, without the weight no ∂L/∂x.
 
@@ -50,7 +54,7 @@ def sparse_products(
     if x is None:
         assert weight is not None
         out, active = backend.compile([weight.detach().t()], [None], phi).infer(grad)
-        return Products(out, None, active)
+        return Products(out, None, grad.sum(0) if want_bias else None, active)
     # A layer without outputs multiplies nothing and sorts δ all the same, which is what ∂L/∂W needs.
     read = grad.new_empty((0, grad.shape[1])) if weight is None else weight.detach().t()
     forward = backend.compile([read], [None], phi).forward(grad)
@@ -71,7 +75,16 @@ def sparse_products(
     program.backward(x, forward.saved, False, plan)
     if gradient is not None and turned:
         gradient = gradient.t()
-    return Products(None if weight is None else forward.out, gradient, forward.active)
+    grad_bias = _sum(forward, grad) if want_bias else None
+    return Products(None if weight is None else forward.out, gradient, grad_bias, forward.active)
+
+
+def _sum(forward: Forward, grad: Tensor) -> Tensor:
+    """Σ δ, of what is not zero alone where the backend can: a sum over all of δ would read it once more."""
+    if not hasattr(forward.program, "mean_inputs"):
+        return grad.sum(0)
+    (mean,) = forward.program.mean_inputs(forward.saved, grad.shape[0])
+    return mean.mul_(grad.shape[0])
 
 
 def products_at(active: Tensor, x: Tensor, weight: Tensor, backend: Backend) -> tuple[Tensor, int]:

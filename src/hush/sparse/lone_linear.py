@@ -162,13 +162,14 @@ class LinearFunction(torch.autograd.Function):
         (grad,), (x, weight) = grads, ctx.saved_tensors
         need_x, need_weight, need_bias, *_ = ctx.needs_input_grad
         x, weight = x if need_weight else None, weight if need_x else None
-        grad_x = grad_weight = None
+        grad_x = grad_weight = grad_bias = None
         backend = _backend_of(ctx.owner, ctx.limit, grad, x, weight)
         if backend is not None:
             # Without ∂L/∂x the kernels have no copy of a weight that lies the other way.
             fuses = ctx.fused is not None and need_weight and (need_x or is_row_major(ctx.weight))
             ask = partial(_update, ctx.fused, ctx.weight, ctx.memories) if fuses else None
-            grad_x, grad_weight, active = sparse_products(backend, grad, x, weight, ask)
+            found = sparse_products(backend, grad, x, weight, ask, want_bias=need_bias)
+            grad_x, grad_weight, grad_bias, active = found
             ctx.owner.gradient_density = active / max(grad.numel(), 1)
             if fuses and grad_weight is None:
                 ctx.fused.done()
@@ -178,7 +179,8 @@ class LinearFunction(torch.autograd.Function):
                 grad_x = grad.mm(weight)
             if x is not None:
                 grad_weight = grad.t().mm(x) if ctx.rows_first else x.t().mm(grad).t()
-        return grad_x, grad_weight, grad.sum(0) if need_bias else None, None, None
+            grad_bias = grad.sum(0) if need_bias else None
+        return grad_x, grad_weight, grad_bias, None, None
 
 
 def _update(fused: FusedUpdate, weight: Tensor, memories: tuple[int, ...]) -> Update | None:

@@ -1,4 +1,5 @@
-"""The forwards that nn.Linear, nn.Conv2d and nn.Sequential have while a model is accelerated.
+"""The forwards that nn.Linear, nn.Conv2d, nn.Sequential and modules whose own forward can be read have while a model
+is accelerated.
 
 They stand in the module's own __dict__, so its class, its parameters and its children stay what they are. They compute
 nothing of their own: at each call they look at what is there now, run a stretch on a backend where that gives the same,
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,16 +27,24 @@ from .own_forwards import (
     has_own_forward,
     is_sparse_convolution,
     is_sparse_gated,
+    is_sparse_line,
     is_sparse_linear,
     is_sparse_sequential,
     mark,
 )
-from .sequence_plan import Fused, Sequence, fuse
+from .sequence_plan import Fused, Line, Sequence, fuse
 from .settings import Settings
 from .stretch import Stretch
 from .witness import has_global_hooks
 
-__all__ = ["accelerate_gated", "accelerate_module", "decelerate_module", "stretches_of"]
+__all__ = [
+    "accelerate_gated",
+    "accelerate_line",
+    "accelerate_module",
+    "all_stretches",
+    "decelerate_module",
+    "stretches_of",
+]
 
 
 # All are written so that torch.jit.script, which compiles a forward from its source, sees torch's operations only.
@@ -81,12 +91,28 @@ def accelerate_module(module: nn.Module, settings: Settings) -> None:
         module.__dict__[STATE] = ConvolutionStretch(None, module, settings)
         module.__dict__["forward"] = types.MethodType(_convolution_forward, module)
     else:
-        module.__dict__[STATE] = Sequence(module, settings)  # type: ignore[arg-type]
+        module.__dict__[STATE] = Sequence(module, settings)
         module.__dict__["forward"] = types.MethodType(_sequential_forward, module)
 
 
 def accelerate_gated(module: nn.Module, settings: Settings) -> None:
     """Give a module that computes φ(gate(x)) · up(x) its accelerated forward."""
+    state = GatedModule(module, settings)
+    _accelerate_read(module, state, mark(_forward_of(module, GatedModule.run), "gated"))
+
+
+def accelerate_line(module: nn.Module, settings: Settings) -> None:
+    """Give a module that calls its children one after another its accelerated forward."""
+    _accelerate_read(module, Line(module, settings), mark(_forward_of(module, Line.run_where_fused), "line"))
+
+
+def _accelerate_read(module: nn.Module, state: GatedModule | Line, forward: Callable[..., Any]) -> None:
+    module.__dict__[STATE] = state
+    module.__dict__["forward"] = types.MethodType(forward, module)
+
+
+def _forward_of(module: nn.Module, run: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
+    """Its class's forward, where the module's state has nothing to say."""
     plain = type(module).forward
 
     # What torch.jit.script compiles is the source of the class's own forward, to which this name leads; such a forward
@@ -94,18 +120,17 @@ def accelerate_gated(module: nn.Module, settings: Settings) -> None:
     @functools.wraps(plain)
     def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
         if len(arguments) == 1 and not named and type(self).forward is plain:
-            out = self.__dict__[STATE].run(arguments[0])
+            out = run(self.__dict__[STATE], arguments[0])
             if out is not None:
                 return out
         return type(self).forward(self, *arguments, **named)
 
-    module.__dict__[STATE] = GatedModule(module, settings)
-    module.__dict__["forward"] = types.MethodType(mark(forward, "gated"), module)
+    return forward
 
 
 def decelerate_module(module: nn.Module) -> Settings | None:
     """Take it away again; the settings it had, or None where it had none."""
-    kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_sequential, is_sparse_gated)
+    kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_sequential, is_sparse_gated, is_sparse_line)
     if any(is_kind(module) for is_kind in kinds) or not has_own_forward(module):
         module.__dict__.pop("forward", None)
     state = module.__dict__.pop(STATE, None)
@@ -133,13 +158,17 @@ def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
     sequence: Sequence = container.__dict__[STATE]
-    for step in sequence.steps():
-        x = step.run(x, backend_of(x)) if type(step) is Fused else step(x)  # type: ignore[operator]
-    return x
+    return sequence.run(x)
 
 
-def stretches_of(container: nn.Sequential) -> list[Stretch | ConvolutionStretch]:
-    """The stretches of an accelerated Sequential as it is now."""
+def all_stretches(model: nn.Module) -> list[Stretch | ConvolutionStretch]:
+    """The stretches of an accelerated model as it is now."""
+    containers = [m for m in model.modules() if is_sparse_sequential(m) or is_sparse_line(m)]
+    return [stretch for container in containers for stretch in stretches_of(container)]
+
+
+def stretches_of(container: nn.Module) -> list[Stretch | ConvolutionStretch]:
+    """The stretches of an accelerated Sequential, or of a module that can be read as one, as it is now."""
     sequence: Sequence = container.__dict__[STATE]
     return [step.stretch for step in sequence.steps() if isinstance(step, Fused)]
 

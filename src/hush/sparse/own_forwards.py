@@ -16,6 +16,7 @@ __all__ = [
     "is_quiet",
     "is_sparse_convolution",
     "is_sparse_gated",
+    "is_sparse_line",
     "is_sparse_linear",
     "is_sparse_sequential",
     "mark",
@@ -26,7 +27,7 @@ _MARK = "_hush_forward"  # on a function that `accelerate` puts in place of a cl
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def mark(function: _F, name: Literal["linear", "sequential", "convolution", "gated"]) -> _F:
+def mark(function: _F, name: Literal["linear", "sequential", "convolution", "gated", "line"]) -> _F:
     """This function is the engine's forward for such a module."""
     setattr(function, _MARK, name)
     return function
@@ -46,6 +47,10 @@ def is_sparse_sequential(module: nn.Module) -> bool:
 
 def is_sparse_gated(module: nn.Module) -> bool:
     return getattr(_function(module), _MARK, None) == "gated"
+
+
+def is_sparse_line(module: nn.Module) -> bool:
+    return getattr(_function(module), _MARK, None) == "line"
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -1,9 +1,14 @@
-"""What the children of an accelerated Sequential run as: themselves, or stretches of them."""
+"""What the children of an accelerated Sequential run as: themselves, or stretches of them.
+
+A module whose forward calls its children one after another (`hush.sparse.line_reader`) is a Sequential too.
+"""
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hush.nn.centering.centered_layer import centered_layer_of
@@ -11,21 +16,23 @@ from hush.nn.centering.centered_layer import centered_layer_of
 from .activation import activation_of
 from .backend import Backend
 from .block_reader import Reading, looks_residual, read_block
+from .conditions import backend_of, is_patched
 from .convolution_stretch import ConvolutionStretch
+from .line_reader import read_line
 from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_convolution, is_sparse_linear
 from .residual_stretch import ResidualStretch
 from .settings import Settings
 from .straight_line import is_straight_line
 from .stretch import Stretch
-from .witness import Witness
+from .witness import Witness, has_global_hooks
 
-__all__ = ["Fused", "Sequence", "fuse"]
+__all__ = ["Fused", "Line", "Sequence", "children_in_order", "fuse"]
 
 
 class Sequence:
     """The children of a Sequential, in the order in which they run, with its stretches in place of their members."""
 
-    def __init__(self, container: nn.Sequential, settings: Settings) -> None:
+    def __init__(self, container: nn.Module, settings: Settings) -> None:
         self.container, self.settings = container, settings
         self._witness: Witness | None = None
         self._steps: list[nn.Module | Fused] = []
@@ -38,6 +45,35 @@ class Sequence:
         if self._witness is None or not self._witness.holds():
             self._witness, self._steps = _plan(self.container, self.settings)
         return self._steps
+
+    def run(self, x: Tensor) -> Tensor:
+        for step in self.steps():
+            x = step.run(x, backend_of(x)) if type(step) is Fused else step(x)  # type: ignore[operator]
+        return x
+
+
+class Line(Sequence):
+    """The same of a module whose own forward calls its children one after another."""
+
+    def __init__(self, container: nn.Module, settings: Settings) -> None:
+        super().__init__(container, settings)
+        self._code: types.CodeType | None = None  # of the forward that was read
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_code": None}
+
+    def steps(self) -> list[nn.Module | Fused]:
+        code = getattr(type(self.container).forward, "__code__", None)
+        if code is not self._code:
+            self._witness, self._code = None, code
+        return super().steps()
+
+    def run_where_fused(self, x: Tensor) -> Tensor | None:
+        """The module's output, or None where its own forward is to run."""
+        if torch.compiler.is_compiling() or torch.compiler.is_exporting() or is_patched() or has_global_hooks():
+            return None
+        fused = backend_of(x) is not None and any(type(step) is Fused for step in self.steps())
+        return self.run(x) if fused else None
 
 
 class Fused:
@@ -55,11 +91,22 @@ class Fused:
         return out
 
 
-def _plan(container: nn.Sequential, settings: Settings) -> tuple[Witness, list[nn.Module | Fused]]:
+def children_in_order(container: nn.Module) -> list[nn.Module]:
+    """The children as its forward calls them; none where it does anything else."""
+    if type(container) is nn.Sequential:
+        return list(container)
+    found = read_line(container)
+    return [] if isinstance(found, str) else found
+
+
+def _plan(container: nn.Module, settings: Settings) -> tuple[Witness, list[nn.Module | Fused]]:
     """What runs now, and what it depends on."""
     witness = Witness()
     witness.children(container)
-    children = list(container._modules.values())
+    children = children_in_order(container)
+    if type(container) is not nn.Sequential:
+        for name in container._modules:  # an attribute of this name would be read in the child's place
+            witness.entry(container.__dict__, name)
     for child in children:
         if child is not None:
             _witness_child(witness, child)
