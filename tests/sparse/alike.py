@@ -1,11 +1,15 @@
 """A plain model and its accelerated twin: what the tests of whole models ask of them."""
 
 import copy
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import hush.nn as hn
 import hush.sparse
@@ -64,3 +68,41 @@ def assert_same_gradients(plain: nn.Module, fast: nn.Module) -> None:
 def assert_same_parameters(plain: nn.Module, fast: nn.Module) -> None:
     for e, a in zip(plain.parameters(), fast.parameters(), strict=True):
         assert_near(a.detach(), e.detach(), 1e-4, 1e-7)
+
+
+def assert_travels(plain: nn.Module, fast: nn.Module, x: Tensor):
+    """Copies, what comes out of a file, and what is scripted, compiled, traced or exported compute the same;
+    so does the model when it is decelerated."""
+    assert_alike(plain, copy.deepcopy(fast), x)
+    file = io.BytesIO()
+    torch.save(fast, file)
+    file.seek(0)
+    assert_near(torch.load(file, weights_only=False)(x), plain(x))
+    with torch.no_grad():
+        with pytest.warns(DeprecationWarning, match="jit"):
+            scripted = torch.jit.script(fast)
+        assert_near(scripted(x), plain(x))
+        assert_near(torch.compile(fast, backend="aot_eager", fullgraph=True)(x), plain(x))
+        assert_near(torch.fx.symbolic_trace(fast)(x), plain(x))
+        assert_near(torch.export.export(fast, (x,)).module()(x), plain(x))
+    hush.sparse.decelerate(fast)
+    assert "forward" not in fast.__dict__
+    assert_alike(plain, fast, x)
+
+
+def assert_left_to_torch(plain: nn.Module, fast: nn.Module, x: Tensor):
+    """Autocast, checkpoints, float64, an input by its name, a frozen copy, and no samples."""
+    outs = []
+    for model in (plain, fast):
+        with torch.autocast("cpu", torch.bfloat16):
+            outs.append(model(x))
+        model.zero_grad()
+        checkpoint(model, x, use_reentrant=False).square().sum().backward()
+        assert_near(model(x=x), plain(x))
+    assert torch.equal(*outs)
+    assert_same_gradients(plain, fast)
+    assert_alike(copy.deepcopy(plain).double(), copy.deepcopy(fast).double(), x.double())
+    frozen = hush.sparse.accelerate(copy.deepcopy(plain), frozen=True)
+    with torch.no_grad():
+        assert_near(frozen(x), plain(x))
+        assert_near(fast(x[:0]), plain(x[:0]))

@@ -1,21 +1,26 @@
 """Modules that compute φ(gate(x)) · up(x): `up` at active units only, and never different from the plain module."""
 
 import copy
-import io
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import hush
 import hush.nn as hn
 import hush.sparse
 from hush.nn.models.transformers import GatedFeedForward
-from hush.sparse import accelerate, decelerate, fused_backward, lone_linear
+from hush.sparse import accelerate, fused_backward, lone_linear
 from hush.sparse.gated_reader import GatedReading, read_gated
 
-from .alike import assert_alike, assert_same_gradients, assert_same_parameters, twins
+from .alike import (
+    assert_alike,
+    assert_left_to_torch,
+    assert_same_gradients,
+    assert_same_parameters,
+    assert_travels,
+    twins,
+)
 from .conftest import assert_near
 
 
@@ -261,42 +266,11 @@ def test_thresholds_that_are_held_between_the_steps_that_count_zeros(limited):
 
 
 def test_copies_files_scripts_and_back():
-    plain, fast = twins(Llama(nn.ReLU()))
-    x = torch.randn(9, 12)
-    assert_alike(plain, copy.deepcopy(fast), x)
-    file = io.BytesIO()
-    torch.save(fast, file)
-    file.seek(0)
-    assert_near(torch.load(file, weights_only=False)(x), plain(x))
-    with torch.no_grad():
-        with pytest.warns(DeprecationWarning, match="jit"):
-            scripted = torch.jit.script(fast)
-        assert_near(scripted(x), plain(x))
-        assert_near(torch.compile(fast, backend="aot_eager", fullgraph=True)(x), plain(x))
-        assert_near(torch.fx.symbolic_trace(fast)(x), plain(x))
-        assert_near(torch.export.export(fast, (x,)).module()(x), plain(x))
-    decelerate(fast)
-    assert "forward" not in fast.__dict__
-    assert_alike(plain, fast, x)
+    assert_travels(*twins(Llama(nn.ReLU())), torch.randn(9, 12))
 
 
 def test_what_torch_is_to_run(limited):
-    plain, fast = twins(Llama())
-    x = torch.randn(9, 12)
-    outs = []
-    for model in (plain, fast):
-        with torch.autocast("cpu", torch.bfloat16):
-            outs.append(model(x))
-        model.zero_grad()
-        checkpoint(model, x, use_reentrant=False).square().sum().backward()
-        assert_near(model(x=x), plain(x))  # by its name
-    assert torch.equal(*outs)
-    assert_same_gradients(plain, fast)
-    assert_alike(copy.deepcopy(plain).double(), copy.deepcopy(fast).double(), x.double())
-    frozen = accelerate(copy.deepcopy(plain), frozen=True)
-    with torch.no_grad():
-        assert_near(frozen(x), plain(x))
-        assert_near(fast(x[:0]), plain(x[:0]))
+    assert_left_to_torch(*twins(Llama()), torch.randn(9, 12))
     assert limited == [0] * len(limited)  # the batch without samples at most
 
 

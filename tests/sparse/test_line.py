@@ -1,21 +1,27 @@
 """Modules that call their children one after another are Sequentials written out: fused, and never different."""
 
 import copy
-import io
 import types
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import hush
 import hush.nn as hn
 import hush.sparse
-from hush.sparse import accelerate, decelerate, engine_calls, fused_backward
+from hush.sparse import accelerate, engine_calls, fused_backward
 from hush.sparse.line_reader import read_line
 
-from .alike import assert_alike, assert_same_gradients, assert_same_parameters, engine_runs, twins
+from .alike import (
+    assert_alike,
+    assert_left_to_torch,
+    assert_same_gradients,
+    assert_same_parameters,
+    assert_travels,
+    engine_runs,
+    twins,
+)
 from .conftest import assert_near
 
 
@@ -298,41 +304,12 @@ def test_centred_gradients():
 
 
 def test_copies_files_scripts_and_back():
-    plain, fast = twins(Mlp(nn.ReLU()))
-    x = torch.randn(9, 12)
-    assert_alike(plain, copy.deepcopy(fast), x)
-    file = io.BytesIO()
-    torch.save(fast, file)
-    file.seek(0)
-    assert_near(torch.load(file, weights_only=False)(x), plain(x))
-    with torch.no_grad():
-        with pytest.warns(DeprecationWarning, match="jit"):
-            scripted = torch.jit.script(fast)
-        assert_near(scripted(x), plain(x))
-        assert_near(torch.compile(fast, backend="aot_eager", fullgraph=True)(x), plain(x))
-        assert_near(torch.fx.symbolic_trace(fast)(x), plain(x))
-        assert_near(torch.export.export(fast, (x,)).module()(x), plain(x))
-    decelerate(fast)
-    assert "forward" not in fast.__dict__
-    assert_alike(plain, fast, x)
+    assert_travels(*twins(Mlp(nn.ReLU())), torch.randn(9, 12))
 
 
 def test_what_torch_is_to_run():
     plain, fast = twins(Mlp())
     x = torch.randn(9, 12)
-    outs = []
-    for model in (plain, fast):
-        with torch.autocast("cpu", torch.bfloat16):
-            outs.append(model(x))
-        model.zero_grad()
-        checkpoint(model, x, use_reentrant=False).square().sum().backward()
-        assert_near(model(x=x), plain(x))  # by its name
-    assert torch.equal(*outs)
-    assert_same_gradients(plain, fast)
-    assert_alike(copy.deepcopy(plain).double(), copy.deepcopy(fast).double(), x.double())
-    frozen = accelerate(copy.deepcopy(plain), frozen=True)
-    with torch.no_grad():
-        assert_near(frozen(x), plain(x))
-        assert_near(fast(x[:0]), plain(x[:0]))
+    assert_left_to_torch(plain, fast, x)
     with pytest.raises(ValueError, match="for inference only"):
-        frozen(x)
+        accelerate(copy.deepcopy(plain), frozen=True)(x)

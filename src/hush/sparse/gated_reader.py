@@ -10,7 +10,7 @@ from torch import nn
 
 from .activation import activation_of
 from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_linear
-from .straight_line import Unreadable, code_of, run_on_symbols
+from .straight_line import Unreadable, child_named, code_of, run_on_symbols
 
 __all__ = ["GatedReading", "read_gated"]
 
@@ -62,9 +62,7 @@ class _Reader:
         return is_quiet(child) or (self.listened and not has_own_forward(child))
 
     def look(self, name: str) -> Any:
-        child = self.module._modules.get(name)
-        if child is None or hasattr(type(self.module), name) or name in self.module.__dict__:
-            raise Unreadable(f"reads {name}, which is no child")
+        child = child_named(self.module, name)
         return lambda x: self.call(child, x)
 
     def call(self, child: nn.Module, x: object) -> _Symbol:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from .straight_line import Unreadable, code_of, run_on_symbols
+from .straight_line import Unreadable, child_named, code_of, run_on_symbols
 
 __all__ = ["read_line"]
 
@@ -26,9 +26,7 @@ class _Reader:
     called: list[nn.Module] = field(default_factory=list)
 
     def look(self, name: str) -> Any:
-        child = self.module._modules.get(name)
-        if child is None or hasattr(type(self.module), name) or name in self.module.__dict__:
-            raise Unreadable(f"reads {name}, which is no child")
+        child = child_named(self.module, name)
         return lambda x: self.call(child, x)
 
     def call(self, child: nn.Module, x: object) -> _Symbol:

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["SymbolicSelf", "Unreadable", "code_of", "is_straight_line", "run_on_symbols"]
+__all__ = ["SymbolicSelf", "Unreadable", "child_named", "code_of", "is_straight_line", "run_on_symbols"]
 
 # Of every Python from 3.11 on. What is not here may be harmless, but is not known to be.
 _HARMLESS = {
@@ -110,6 +110,18 @@ def _why_not(code: types.CodeType) -> str | None:
         if instruction.opname not in _HARMLESS:
             return _REASONS.get(instruction.opname, "does more than call its children, add and multiply")
     return None
+
+
+def child_named(module: nn.Module, name: str) -> nn.Module:
+    """What `self.name` is in the module's forward.
+
+    Raises:
+        Unreadable: if it is no child.
+    """
+    child = module._modules.get(name)
+    if child is None or hasattr(type(module), name) or name in module.__dict__:
+        raise Unreadable(f"reads {name}, which is no child")
+    return child
 
 
 def run_on_symbols(module: nn.Module, look: Callable[[str], Any], x: Any) -> Any:
