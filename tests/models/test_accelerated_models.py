@@ -49,6 +49,9 @@ def test_the_gradients_of_a_librarys_model(make, hidden, before, monkeypatch) ->
     monkeypatch.setattr(lone_linear, "sparse_products", lambda *a, **k: calls.append(a[1].shape) or real(*a, **k))
     fast = hush.sparse.accelerate(copy.deepcopy(plain).train())
     assert len(hush.sparse.report(fast).gated) == (2 if make is llama else 0)  # the unchanged forward of Hugging Face's
+    # timm's Mlp calls its children one after another; BERT's two Linears are in modules of their own.
+    fused = (("blocks.0.mlp.fc2",), ("blocks.1.mlp.fc2",)) if make is vit else ()
+    assert hush.sparse.report(fast).taken == fused
     for model in (plain.train(), fast):
         out = model(x)
         (out if isinstance(out, torch.Tensor) else out.logits).square().sum().backward()
