@@ -182,6 +182,19 @@ def test_what_became_of_rows_as_the_paper_draws_them_stands_beside(tmp_path: Pat
     assert table.to_dict()["as_drawn"]["agree"] == 2
 
 
+def test_cnns_as_the_paper_draws_them(tmp_path: Path) -> None:
+    whole = experiment("table1", "quick", part="cnn", rows="17,30")
+    drawn = experiment("table1", "probe", part="cnn", rows="17,30", seeds=1)
+    for row in (16, 29):
+        write_run(tmp_path, whole.rows[row].configs[0], 0.5, whole.rows[row].paper.sparsity)
+    write_run(tmp_path, drawn.rows[16].configs[0], 0.1, 0.85)
+    write_run(tmp_path, drawn.rows[29].configs[0], 0.1, 0.113, loss=2.4)
+    (table,), _ = reproduce_table("table1", part="cnn", rows="17,30", root=tmp_path, show=True, as_drawn=True)
+    said = table.sentences()
+    assert "Of 1 rows that fail in the paper 1 come apart as they are drawn." in said
+    assert any("Squares of 8 × 8 pixels are the channels of one position" in s and "Epochs" in s for s in said)
+
+
 def test_a_table_whose_rows_begin_as_drawn_has_nothing_to_set_beside(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="as_drawn goes with the preset quick, not with probe"):
         reproduce_table("table1", "probe", part="dnn", root=tmp_path, show=True, as_drawn=True)
