@@ -70,6 +70,14 @@ def assert_same_parameters(plain: nn.Module, fast: nn.Module) -> None:
         assert_near(a.detach(), e.detach(), 1e-4, 1e-7)
 
 
+def assert_edit_is_seen(plain: nn.Module, fast: nn.Module, x: Tensor, edit: Callable[[nn.Module], Any]):
+    assert_alike(plain, fast, x)
+    for model in (plain, fast):
+        torch.manual_seed(5)
+        edit(model)
+    assert_alike(plain, fast, x)
+
+
 def assert_travels(plain: nn.Module, fast: nn.Module, x: Tensor):
     """Copies, what comes out of a file, and what is scripted, compiled, traced or exported compute the same;
     so does the model when it is decelerated."""

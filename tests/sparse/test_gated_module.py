@@ -15,6 +15,7 @@ from hush.sparse.gated_reader import GatedReading, read_gated
 
 from .alike import (
     assert_alike,
+    assert_edit_is_seen,
     assert_left_to_torch,
     assert_same_gradients,
     assert_same_parameters,
@@ -144,13 +145,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_after_accelerate_is_seen(edit):
-    plain, fast = twins(Llama())
-    x = torch.randn(9, 12)
-    assert_alike(plain, fast, x)
-    for model in (plain, fast):
-        torch.manual_seed(5)
-        edit(model)
-    assert_alike(plain, fast, x)
+    assert_edit_is_seen(*twins(Llama()), torch.randn(9, 12), edit)
 
 
 def test_another_forward_of_the_class_is_seen(monkeypatch):

@@ -18,7 +18,7 @@ from torch import nn
 from .block_reader import looks_residual, read_block
 from .layout import on_large_pages, storage_address
 from .modules import all_stretches
-from .own_forwards import is_sparse_line, is_sparse_linear, is_sparse_sequential
+from .own_forwards import is_sparse_container, is_sparse_linear
 from .sequence_plan import children_in_order
 
 __all__ = ["inner_linears", "lay_out", "sparse_linears", "widening_linears"]
@@ -38,8 +38,7 @@ def widening_linears(model: nn.Module) -> list[nn.Linear]:
 def inner_linears(model: nn.Module) -> list[nn.Linear]:
     """The first of the two matrices of residual blocks that are fused, or will be as soon as nobody listens to them:
     hooks of hush.hold come and go."""
-    containers = [m for m in model.modules() if is_sparse_sequential(m) or is_sparse_line(m)]
-    blocks = [child for m in containers for child in children_in_order(m)]
+    blocks = [child for m in model.modules() if is_sparse_container(m) for child in children_in_order(m)]
     readings = [read_block(block, listened=True) for block in blocks if looks_residual(block)]
     inner = [reading.inner for reading in readings if not isinstance(reading, str)]
     return [m for m in inner if isinstance(m, nn.Linear)]

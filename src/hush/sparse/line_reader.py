@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from .straight_line import Unreadable, child_named, code_of, run_on_symbols
+from .straight_line import Unreadable, child_named, run_on_symbols
 
 __all__ = ["read_line"]
 
@@ -42,7 +42,6 @@ def read_line(module: nn.Module) -> list[nn.Module] | str:
     the module's forward."""
     reader = _Reader(module)
     try:
-        code_of(module)
         if run_on_symbols(module, reader.look, reader.latest) is not reader.latest:
             raise Unreadable("returns something else than what its last child gives")
     except Unreadable as reason:

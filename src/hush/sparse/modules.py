@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -25,14 +24,13 @@ from .operators import traced_chain
 from .own_forwards import (
     STATE,
     has_own_forward,
+    is_sparse_container,
     is_sparse_convolution,
     is_sparse_gated,
-    is_sparse_line,
     is_sparse_linear,
-    is_sparse_sequential,
     mark,
 )
-from .sequence_plan import Fused, Line, Sequence, fuse
+from .sequence_plan import Fused, Line, Sequence, fuse, run_steps
 from .settings import Settings
 from .stretch import Stretch
 from .witness import has_global_hooks
@@ -97,40 +95,40 @@ def accelerate_module(module: nn.Module, settings: Settings) -> None:
 
 def accelerate_gated(module: nn.Module, settings: Settings) -> None:
     """Give a module that computes φ(gate(x)) · up(x) its accelerated forward."""
-    state = GatedModule(module, settings)
-    _accelerate_read(module, state, mark(_forward_of(module, GatedModule.run), "gated"))
+    _accelerate_read(module, GatedModule(module, settings), "gated")
 
 
 def accelerate_line(module: nn.Module, settings: Settings) -> None:
     """Give a module that calls its children one after another its accelerated forward."""
-    _accelerate_read(module, Line(module, settings), mark(_forward_of(module, Line.run_where_fused), "line"))
+    _accelerate_read(module, Line(module, settings), "line")
 
 
-def _accelerate_read(module: nn.Module, state: GatedModule | Line, forward: Callable[..., Any]) -> None:
-    module.__dict__[STATE] = state
-    module.__dict__["forward"] = types.MethodType(forward, module)
-
-
-def _forward_of(module: nn.Module, run: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
-    """Its class's forward, where the module's state has nothing to say."""
+def _accelerate_read(module: nn.Module, state: GatedModule | Line, name: Literal["gated", "line"]) -> None:
+    """What the state gives, and its class's forward where that is nothing."""
     plain = type(module).forward
 
     # What torch.jit.script compiles is the source of the class's own forward, to which this name leads; such a forward
     # reads nothing outside of its module.
     @functools.wraps(plain)
     def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
-        if len(arguments) == 1 and not named and type(self).forward is plain:
-            out = run(self.__dict__[STATE], arguments[0])
+        if len(arguments) == 1 and not named and type(self).forward is plain and _may_run():
+            out = self.__dict__[STATE].run(arguments[0])
             if out is not None:
                 return out
         return type(self).forward(self, *arguments, **named)
 
-    return forward
+    module.__dict__[STATE] = state
+    module.__dict__["forward"] = types.MethodType(mark(forward, name), module)
+
+
+def _may_run() -> bool:
+    observed = torch.compiler.is_compiling() or torch.compiler.is_exporting()
+    return not (observed or is_patched() or has_global_hooks())
 
 
 def decelerate_module(module: nn.Module) -> Settings | None:
     """Take it away again; the settings it had, or None where it had none."""
-    kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_sequential, is_sparse_gated, is_sparse_line)
+    kinds = (is_sparse_linear, is_sparse_convolution, is_sparse_container, is_sparse_gated)
     if any(is_kind(module) for is_kind in kinds) or not has_own_forward(module):
         module.__dict__.pop("forward", None)
     state = module.__dict__.pop(STATE, None)
@@ -158,13 +156,12 @@ def _run_sequential(container: nn.Sequential, x: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return _run_compiled(container, x)
     sequence: Sequence = container.__dict__[STATE]
-    return sequence.run(x)
+    return run_steps(sequence.steps(), x)
 
 
 def all_stretches(model: nn.Module) -> list[Stretch | ConvolutionStretch]:
     """The stretches of an accelerated model as it is now."""
-    containers = [m for m in model.modules() if is_sparse_sequential(m) or is_sparse_line(m)]
-    return [stretch for container in containers for stretch in stretches_of(container)]
+    return [stretch for m in model.modules() if is_sparse_container(m) for stretch in stretches_of(m)]
 
 
 def stretches_of(container: nn.Module) -> list[Stretch | ConvolutionStretch]:

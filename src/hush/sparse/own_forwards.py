@@ -14,11 +14,10 @@ __all__ = [
     "does_nothing",
     "has_own_forward",
     "is_quiet",
+    "is_sparse_container",
     "is_sparse_convolution",
     "is_sparse_gated",
-    "is_sparse_line",
     "is_sparse_linear",
-    "is_sparse_sequential",
     "mark",
 ]
 
@@ -41,16 +40,14 @@ def is_sparse_convolution(module: nn.Module | None) -> bool:
     return type(module) is nn.Conv2d and getattr(_function(module), _MARK, None) == "convolution"
 
 
-def is_sparse_sequential(module: nn.Module) -> bool:
-    return type(module) is nn.Sequential and getattr(_function(module), _MARK, None) == "sequential"
+def is_sparse_container(module: nn.Module) -> bool:
+    """An nn.Sequential, or a module that is one written out."""
+    name = getattr(_function(module), _MARK, None)
+    return name == "line" or (name == "sequential" and type(module) is nn.Sequential)
 
 
 def is_sparse_gated(module: nn.Module) -> bool:
     return getattr(_function(module), _MARK, None) == "gated"
-
-
-def is_sparse_line(module: nn.Module) -> bool:
-    return getattr(_function(module), _MARK, None) == "line"
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import types
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hush.nn.centering.centered_layer import centered_layer_of
@@ -16,7 +15,7 @@ from hush.nn.centering.centered_layer import centered_layer_of
 from .activation import activation_of
 from .backend import Backend
 from .block_reader import Reading, looks_residual, read_block
-from .conditions import backend_of, is_patched
+from .conditions import backend_of
 from .convolution_stretch import ConvolutionStretch
 from .line_reader import read_line
 from .own_forwards import does_nothing, has_own_forward, is_quiet, is_sparse_convolution, is_sparse_linear
@@ -24,9 +23,9 @@ from .residual_stretch import ResidualStretch
 from .settings import Settings
 from .straight_line import is_straight_line
 from .stretch import Stretch
-from .witness import Witness, has_global_hooks
+from .witness import Witness
 
-__all__ = ["Fused", "Line", "Sequence", "children_in_order", "fuse"]
+__all__ = ["Fused", "Line", "Sequence", "children_in_order", "fuse", "run_steps"]
 
 
 class Sequence:
@@ -46,11 +45,6 @@ class Sequence:
             self._witness, self._steps = _plan(self.container, self.settings)
         return self._steps
 
-    def run(self, x: Tensor) -> Tensor:
-        for step in self.steps():
-            x = step.run(x, backend_of(x)) if type(step) is Fused else step(x)  # type: ignore[operator]
-        return x
-
 
 class Line(Sequence):
     """The same of a module whose own forward calls its children one after another."""
@@ -68,12 +62,10 @@ class Line(Sequence):
             self._witness, self._code = None, code
         return super().steps()
 
-    def run_where_fused(self, x: Tensor) -> Tensor | None:
+    def run(self, x: Tensor) -> Tensor | None:
         """The module's output, or None where its own forward is to run."""
-        if torch.compiler.is_compiling() or torch.compiler.is_exporting() or is_patched() or has_global_hooks():
-            return None
-        fused = backend_of(x) is not None and any(type(step) is Fused for step in self.steps())
-        return self.run(x) if fused else None
+        steps = self.steps() if backend_of(x) is not None else []
+        return run_steps(steps, x) if any(type(step) is Fused for step in steps) else None
 
 
 class Fused:
@@ -89,6 +81,12 @@ class Fused:
             for module in self.members:
                 out = module(out)
         return out
+
+
+def run_steps(steps: list[nn.Module | Fused], x: Tensor) -> Tensor:
+    for step in steps:
+        x = step.run(x, backend_of(x)) if type(step) is Fused else step(x)  # type: ignore[operator]
+    return x
 
 
 def children_in_order(container: nn.Module) -> list[nn.Module]:
